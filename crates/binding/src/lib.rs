@@ -1,4 +1,5 @@
-//! `enmasse._native`: the crates as Python sees them. Classes and error translation; no logic.
+//! `enmasse._native`: the interface of the crates for Python. Classes and error translation; no
+//! logic.
 //!
 //! Data is passed in batches, as text or bytes and never by callbacks. Every call that may wait
 //! releases the interpreter. `errors` translates errors, `node` the data plane, `client` a

@@ -36,7 +36,7 @@ type Causes = Vec<(usize, String, String)>;
 pub(crate) struct Outbox {
     servers: Vec<ClientOptions>,
     silence: Duration,
-    /// of rows that name none
+    /// the address of rows that name none
     address: Option<String>,
     space: Option<String>,
     producer: Option<String>,

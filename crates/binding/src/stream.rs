@@ -18,9 +18,9 @@ use serde_json::json;
 use crate::client::Options;
 use crate::errors::{client_error, invalid};
 
-/// Rows of one batch; its last message may add more, because it may become many rows.
+/// Rows of one batch. Its last message may exceed this, because a message may have many rows.
 pub(crate) const ROWS: usize = 32_768;
-/// Bytes of messages of one batch, but for its last message.
+/// Bytes of messages of one batch, without its last message.
 pub(crate) const SIZE: usize = 16 << 20;
 
 /// The options of a `Stream`.

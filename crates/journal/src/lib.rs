@@ -1,4 +1,4 @@
-//! Stored messages, without I/O: what is on disk, and the order in which it leaves.
+//! Stored messages, without I/O: the records on disk and the order of delivery.
 //!
 //! `log` keeps records in checksummed, append-only segments behind a `Disk`. `queue` orders the
 //! messages of one address, assigns them to consumers and handles returned ones. `stream` keeps

@@ -42,9 +42,9 @@ pub struct Proof {
 /// An address that is not served as planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failed {
-    /// which
+    /// uid of the address
     pub uid: String,
-    /// the address
+    /// why it is not served as planned
     pub reason: Reason,
     /// the reason as text, and the remedy
     pub message: String,
@@ -71,8 +71,8 @@ impl Node {
     /// stream without room for more partitions keeps those it has.
     ///
     /// # Errors
-    /// `Plan` if it is none: then nothing has changed. `Busy` if a worker did not answer: apply it
-    /// again.
+    /// `Plan` if the Plan is invalid: then nothing has changed. `Busy` if a worker did not answer:
+    /// apply it again.
     pub fn apply(&self, plan: &Plan) -> Result<Applied, NodeError> {
         self.running()?;
         let mut table = lock(&self.table);
@@ -122,8 +122,8 @@ impl Node {
         Proof { version: table.version(), active, failed }
     }
 
-    /// Assigns stored addresses their homes and their numbers in the log before any link can attach
-    /// to them.
+    /// Assigns stored addresses their homes and their numbers in the journal before any link can
+    /// attach to them.
     fn change_stored_addresses(&self, plan: &Plan, table: &Table) -> Result<(Arc<Table>, Diff, Unopened), NodeError> {
         let mut recovered_queues = lock(&self.recovered_queues);
         let workers = self.shared.mailboxes.len() as u16;
@@ -144,8 +144,8 @@ impl Node {
         {
             let openings = std::mem::take(&mut changes.openings);
             (next, difference, changes) = follow(&without(plan, &openings))?;
-            // If the log accepts no records, the next start deletes a removed address, because no
-            // Plan names it.
+            // If the journal accepts no records, the next start deletes a removed address, because
+            // no Plan names it.
             let _ = self.commit(&mut changes);
             unopened = openings.into_keys().map(|uid| (uid, cause.clone())).collect();
         }

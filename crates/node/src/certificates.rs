@@ -53,7 +53,7 @@ impl fmt::Debug for ServerCertificate {
 
 /// A certificate that is not presented: its names get the listener's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unshown {
+pub struct UnusableCertificate {
     /// uid of the space
     pub uid: String,
     /// names that it was for
@@ -87,7 +87,7 @@ impl Certificates {
 
     /// Installs these from the next handshake on and keeps the others; returns those that it cannot
     /// install. Keys are parsed before any handshake has to wait.
-    pub(crate) fn show(&self, spaces: Vec<SpaceCertificates>) -> Vec<Unshown> {
+    pub(crate) fn show(&self, spaces: Vec<SpaceCertificates>) -> Vec<UnusableCertificate> {
         let mut unshown = Vec::new();
         let read: Vec<(String, ByName)> = spaces
             .into_iter()
@@ -106,13 +106,13 @@ impl Certificates {
             } else {
                 let names = by_name.into_keys().map(String::from).collect();
                 let reason = format!("{SPACES_MAX} address spaces have certificates, the bound: run another node");
-                unshown.push(Unshown { uid, names, reason });
+                unshown.push(UnusableCertificate { uid, names, reason });
             }
         }
         unshown
     }
 
-    fn read(&self, space: &SpaceCertificates, unshown: &mut Vec<Unshown>) -> ByName {
+    fn read(&self, space: &SpaceCertificates, unshown: &mut Vec<UnusableCertificate>) -> ByName {
         let mut by_name = HashMap::new();
         for (place, one) in space.certificates.iter().enumerate() {
             let read = if place < CERTIFICATES_MAX {
@@ -127,7 +127,7 @@ impl Certificates {
                     by_name.extend(names.map(|name| (name, Arc::clone(&certified))));
                 }
                 Err(reason) => {
-                    unshown.push(Unshown { uid: space.uid.clone(), names: one.names.clone(), reason });
+                    unshown.push(UnusableCertificate { uid: space.uid.clone(), names: one.names.clone(), reason });
                 }
             }
         }

@@ -42,7 +42,7 @@ pub struct NodeConfig {
     /// Bytes of a journal segment; the journal creates three at its start and keeps up to six empty
     /// ones. 64 MiB by default, at least 16 KiB; small ones for a small disk.
     pub journal_segment_bytes: u32,
-    /// Bounds, each with a default that fits a laptop and a server.
+    /// Bounds; the defaults suit a laptop and a server.
     pub limits: Limits,
 }
 

@@ -164,7 +164,7 @@ mod tests {
         assert!(!third.is_empty());
         assert!(node.claim(None, None).is_some(), "in-process sessions have no source address");
         drop((first, second, third));
-        assert_eq!((node.count(), hold(1).len()), (0, 800), "every place is returned");
+        assert_eq!((node.count(), hold(1).len()), (0, 800), "every claim is returned");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct CreationQuestion {
     /// the type that the link requests
     #[serde(rename = "type")]
     pub kind: Option<AddressType>,
-    /// the patterns of the space's `autoCreate` that stand for the name, in their order
+    /// the patterns of the space's `autoCreate` that match the name, in their order
     pub patterns: Vec<String>,
     /// the user, unless anonymous
     pub user: Option<String>,
@@ -235,7 +235,7 @@ mod tests {
         let ask = |space, address| creations.ask(wanted(space, address), None, waiter(0, 10), Time::ZERO);
         assert_eq!((0..2 * OPEN_MAX).filter(|address| ask("busy", *address)).count(), OPEN_MAX / 2);
         assert!(ask("quiet", 0) && !ask("busy", OPEN_MAX));
-        assert!(ask("busy", 0), "another link to an address in question takes no place");
+        assert!(ask("busy", 0), "another link to the same address takes no slot of the quota");
         creations.answered(creations.take(1)[0].id);
         assert!(ask("busy", OPEN_MAX));
     }

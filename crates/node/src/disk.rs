@@ -1,8 +1,8 @@
 //! Segments as files of one folder: `0000000042.log` is segment 42.
 //!
-//! Space is allocated when a file is created, so that a write within it never finds the disk full;
-//! where the file system cannot do that, zeros are written. Up to `OPEN_MAX` files stay open,
-//! shared by readers.
+//! Space is allocated when a file is created, so that a write within the file never fails because
+//! the disk is full. On file systems without allocation zeros are written. Up to `OPEN_MAX` files
+//! stay open, shared by readers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use enmasse_journal::log::{Disk, Fault};
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// Files held open at most.
+/// Most files that stay open.
 const OPEN_MAX: usize = 256;
 const SUFFIX: &str = ".log";
 /// Only the owner may read messages, even if the folder is copied.

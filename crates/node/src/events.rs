@@ -1,4 +1,4 @@
-//! Events of the node for a watcher: a bounded queue, and a descriptor that is readable while the
+//! Events of the node for an observer: a bounded queue, and a descriptor that is readable while the
 //! queue has events. No event occurs once per message.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::Serialize;
 
-/// Events kept for a slow watcher; further ones are dropped and counted.
+/// Events kept for a slow observer; further ones are dropped and counted.
 const EVENTS_MAX: usize = 10_000;
 
 /// One event.
@@ -25,7 +25,7 @@ pub struct NodeEvent {
     /// its peer's address and port
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// what
+    /// the kind of the event, with its fields
     #[serde(flatten)]
     pub what: EventKind,
 }
@@ -116,8 +116,7 @@ pub enum EventKind {
         address: String,
         /// its address space
         space: String,
-        /// the number by which the journal knew the first, as `peek` shows it; of a stream its
-        /// offset
+        /// the number of the first message in its queue, as `peek` shows it; of a stream its offset
         message: u64,
         /// the partition, of a stream
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,9 +129,9 @@ pub enum EventKind {
     JournalDamaged {
         /// number of the segment's file
         segment: u32,
-        /// where the first of them is
+        /// offset of the first damaged byte
         offset: u32,
-        /// how many in all
+        /// number of damaged bytes
         bytes: u32,
     },
     /// the journal has messages whose address is unknown: its declaration is lost
@@ -163,17 +162,17 @@ pub enum EventKind {
     Trace {
         /// `in` or `out`
         direction: &'static str,
-        /// one line a frame; payloads and secrets omitted
+        /// one line per frame, without payloads and secrets
         frames: String,
     },
-    /// events were dropped because the watcher did not read them in time
+    /// events were dropped because the observer did not read them in time
     Lost {
         /// number of dropped events
         count: u64,
     },
 }
 
-/// The queue between the node's threads and the watcher.
+/// The queue between the node's threads and the observer.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     queue: Mutex<Queue>,

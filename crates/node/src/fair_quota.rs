@@ -1,35 +1,34 @@
-//! A bounded number of places, shared fairly.
+//! A bounded number of slots, shared fairly.
 //!
-//! A key may hold as many places as are free (Choudhury and Hahne, "Dynamic queue length
-//! thresholds", 1998): one alone gets half of them, two get a third each, and a key without any
-//! finds room until as many keys hold one as there are places. So no share has to be configured,
-//! and no key takes all places.
+//! A key may hold as many slots as are free (Choudhury and Hahne, "Dynamic queue length
+//! thresholds", 1998): a single key gets half of them, two keys get a third each, and a key without
+//! slots gets one while any is free. So no share has to be configured, and no key takes all slots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The places taken by each key. It never waits: the caller refuses a key without room.
+/// The slots held by each key. It never waits: the caller refuses a key without room.
 #[derive(Debug)]
 pub(crate) struct FairQuota<K> {
     free: usize,
-    /// the number of places of one key may be this many times the number of free places
+    /// the number of slots of one key may be this many times the number of free slots
     share: usize,
     taken: HashMap<K, usize>,
 }
 
 impl<K: Eq + Hash> FairQuota<K> {
-    /// A quota of `free` places, all of them free. Memory is bounded by the same number.
+    /// A quota of `free` slots, all of them free. Memory is bounded by the same number.
     pub(crate) fn new(free: usize) -> Self {
         Self::sharing(free, 1)
     }
 
-    /// As `new`, but a key may have `share` times the number of free places: a single key gets
+    /// As `new`, but a key may have `share` times the number of free slots: a single key gets
     /// `share / (share + 1)` of all.
     pub(crate) fn sharing(free: usize, share: usize) -> Self {
         Self { free, share, taken: HashMap::new() }
     }
 
-    /// How many more places are free than `who` has.
+    /// The number of slots that `who` may still take.
     pub(crate) fn room_for(&self, who: &K) -> usize {
         (self.free * self.share).saturating_sub(self.taken.get(who).copied().unwrap_or(0))
     }
@@ -39,7 +38,7 @@ impl<K: Eq + Hash> FairQuota<K> {
         self.room_for(who) > 0
     }
 
-    /// Takes one place if there is room for `who`.
+    /// Takes one slot if there is room for `who`.
     pub(crate) fn take(&mut self, who: K) -> bool {
         let has_room = self.has_room_for(&who);
         if has_room {
@@ -49,7 +48,7 @@ impl<K: Eq + Hash> FairQuota<K> {
         has_room
     }
 
-    /// Returns one place of `who`.
+    /// Returns one slot of `who`.
     pub(crate) fn give_back(&mut self, who: &K) {
         let Some(count) = self.taken.get_mut(who) else { return };
         *count -= 1;
@@ -71,7 +70,7 @@ mod tests {
         let mut places = FairQuota::new(12);
         let fill = |places: &mut FairQuota<char>, who| (0..100).filter(|_| places.take(who)).count();
         assert_eq!(fill(&mut places, 'a'), 6);
-        assert_eq!(fill(&mut places, 'b'), 3, "half of the free places");
+        assert_eq!(fill(&mut places, 'b'), 3, "half of the free slots");
         (0..2).for_each(|_| places.give_back(&'a'));
         assert_eq!((fill(&mut places, 'b'), fill(&mut places, 'a')), (1, 0));
     }

@@ -7,8 +7,8 @@
 //! commands; `transport` turns bytes of a socket into bytes of AMQP without I/O; `certificates` has
 //! the TLS certificates of spaces; `web_access` admits web pages by origin; `timers`, `events`,
 //! `stats`, `checks`, `creations`, `logins`, `tls_files` are named after their subjects;
-//! `fair_quota` shares a bounded number of places. This crate decides neither routes nor logins: it
-//! has the loops, the router has the decisions.
+//! `fair_quota` shares a bounded number of slots. This crate has the event loops; the router makes
+//! all decisions about routes and logins.
 
 mod accept;
 mod apply;
@@ -40,7 +40,7 @@ mod web_access;
 mod worker;
 
 pub use apply::{Applied, Failed, Proof, Reason};
-pub use certificates::{ServerCertificate, SpaceCertificates, Unshown};
+pub use certificates::{ServerCertificate, SpaceCertificates, UnusableCertificate};
 pub use config::{DummyCredentialSecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
 pub use creations::{CreationAnswer, CreationQuestion};
 pub use disk::FolderDisk;

@@ -1,4 +1,4 @@
-//! Logins that an external party decides. They are questions with answers; no worker waits.
+//! Logins that an external service decides. They are questions with answers; no worker waits.
 //!
 //! A question waits for an answer as long as a handshake may take. At the bound, which spaces
 //! share, and after the time limit the peer gets a temporary error; a late answer is dropped.

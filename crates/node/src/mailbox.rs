@@ -117,13 +117,13 @@ mod tests {
     /// Parking races with posting. A lost command shows as a poll that times out.
     #[test]
     fn command_posted_while_the_owner_parks_wakes_it() {
-        const LETTERS: u32 = 20_000;
+        const ITEMS: u32 = 20_000;
         let mut poll = mio::Poll::new().unwrap();
         let mailbox = Arc::new(Mailbox::new(poll.registry(), Token(0)).unwrap());
         let poster = Arc::clone(&mailbox);
-        let thread = std::thread::spawn(move || (0..LETTERS).for_each(|item| poster.post([item])));
+        let thread = std::thread::spawn(move || (0..ITEMS).for_each(|item| poster.post([item])));
         let (mut got, mut events) = (Vec::new(), mio::Events::with_capacity(4));
-        while got.len() < LETTERS as usize {
+        while got.len() < ITEMS as usize {
             mailbox.thread_waker().park();
             if !mailbox.is_filled() {
                 poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
@@ -133,7 +133,7 @@ mod tests {
             mailbox.take(&mut got);
         }
         thread.join().unwrap();
-        assert!(got.iter().copied().eq(0..LETTERS));
+        assert!(got.iter().copied().eq(0..ITEMS));
     }
 
     /// Threads that post while the owner takes race for the lock: an item posted after the owner
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn commands_posted_while_the_owner_takes_are_not_lost() {
         const POSTERS: usize = 4;
-        const LETTERS: usize = 50;
+        const ITEMS: usize = 50;
         let poll = mio::Poll::new().unwrap();
         let mailbox = Mailbox::new(poll.registry(), Token(0)).unwrap();
         for round in 0..300 {
             let mut got = Vec::new();
             std::thread::scope(|scope| {
-                let post = || (0..LETTERS).for_each(|item| mailbox.post([item]));
+                let post = || (0..ITEMS).for_each(|item| mailbox.post([item]));
                 let posters: Vec<_> = (0..POSTERS).map(|_| scope.spawn(post)).collect();
                 while !posters.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                     mailbox.take(&mut got);
@@ -156,7 +156,7 @@ mod tests {
             if mailbox.is_filled() {
                 mailbox.take(&mut got);
             }
-            assert_eq!(got.len(), POSTERS * LETTERS, "round {round}");
+            assert_eq!(got.len(), POSTERS * ITEMS, "round {round}");
         }
     }
 

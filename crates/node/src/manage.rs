@@ -18,7 +18,7 @@ const PEEK_BYTES_MAX: u32 = 65_536;
 /// Messages of one slice at most.
 const LIMIT_MAX: usize = 1000;
 
-/// One slice of an operation on the messages of an address that no consumer holds.
+/// One slice of an operation on the messages of an address, except those that a consumer holds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ManageRequest {
@@ -46,15 +46,15 @@ pub struct ManageRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// removed
+    /// remove messages
     Purge,
-    /// shown
+    /// return messages without changing them
     Peek,
-    /// put into another address and removed
+    /// move messages to another address
     Move,
-    /// put into another address
+    /// copy messages to another address
     Copy,
-    /// returned to the address where they failed and removed
+    /// move dead letters to the addresses where they failed
     Redrive,
 }
 
@@ -70,7 +70,7 @@ pub struct Managed {
     pub rest: Option<String>,
     /// the messages, of `peek`
     pub found: Vec<ExaminedMessageLine>,
-    /// those of them that are returned, encoded
+    /// the encoded messages, where `peek` returns them
     #[serde(skip)]
     pub shown: Vec<Option<Vec<u8>>>,
 }

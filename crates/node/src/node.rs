@@ -19,7 +19,7 @@ use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
 use crate::apply::Unopened;
-use crate::certificates::{Certificates, SpaceCertificates, Unshown};
+use crate::certificates::{Certificates, SpaceCertificates, UnusableCertificate};
 use crate::checks::Checker;
 use crate::config::{DummyCredentialSecret, Listener, NodeConfig};
 use crate::creations::{CreationAnswer, CreationQuestion, Creations, refused};
@@ -146,7 +146,7 @@ impl Node {
     ///
     /// # Errors
     /// `Stopped`.
-    pub fn show_certificates(&self, spaces: Vec<SpaceCertificates>) -> Result<Vec<Unshown>, NodeError> {
+    pub fn show_certificates(&self, spaces: Vec<SpaceCertificates>) -> Result<Vec<UnusableCertificate>, NodeError> {
         self.running()?;
         Ok(self.certificates.show(spaces))
     }
@@ -172,8 +172,8 @@ impl Node {
         Ok(NodeStats::assemble(&self.shared, &self.receive_budget, &table, answers))
     }
 
-    /// The traffic of every space that has or had clients, in no order. Does not block: the traffic
-    /// of a worker's turn is counted at its end.
+    /// The traffic of every space that has or had clients, in any order. Does not block: a worker
+    /// counts the traffic of a turn at its end.
     #[must_use]
     pub fn usage(&self) -> Vec<SpaceLine> {
         let table = Arc::clone(&lock(&self.table));
@@ -356,10 +356,10 @@ impl Node {
         }
     }
 
-    /// Waits until the log has answered all received messages and the workers have passed the
-    /// answers on, so that a stored message is accepted before its connection is closed. Reads no
-    /// input in the meantime. Complete when, in two consecutive checks, every worker is idle and no
-    /// batch is in flight between workers.
+    /// Waits until the journal has answered all received messages and the workers have passed the
+    /// answers on, so that a stored message is accepted before its connection is closed. Input is
+    /// paused in the meantime. Complete when, in two consecutive checks, every worker is idle and
+    /// no batch is in flight between workers.
     fn drain(&self, time_limit: Duration) {
         self.orders.post([Order::Stop]);
         let (begun, mut before) = (Instant::now(), None);

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 pub struct WorkerStats {
     /// connections on it now
     pub connections: u64,
-    /// how much of the last second its thread was busy, 0 to 1000
+    /// the busy share of its thread in the last measuring interval, 0 to 1000
     pub busy_permille: u32,
     /// connections assigned to it
     pub accepted: u64,
@@ -33,11 +33,11 @@ pub struct WorkerStats {
     pub cut_off: u64,
     /// turns of the loop
     pub turns: u64,
-    /// how often it slept
+    /// number of sleeps
     pub sleeps: u64,
-    /// system calls that read something
+    /// system calls that read bytes
     pub reads: u64,
-    /// system calls that wrote something
+    /// system calls that wrote bytes
     pub writes: u64,
     /// bytes read from sockets
     pub bytes_in: u64,
@@ -85,7 +85,7 @@ pub struct AddressLine {
     pub dropped: u64,
     /// deliveries that wait for a receiver now
     pub waiting: u64,
-    /// how often no receiver had credit while messages waited
+    /// times at which messages waited and no receiver had credit
     pub credit_stalls: u64,
     /// stored messages, in any state
     pub stored: u64,
@@ -191,7 +191,7 @@ pub struct JournalLine {
     pub alive_bytes: u64,
     /// bytes appended since the start
     pub appended_bytes: u64,
-    /// syncs since the start
+    /// fsync calls since the start
     pub syncs: u64,
     /// why it has stopped, if it has
     pub stopped: Option<String>,
@@ -248,7 +248,7 @@ pub struct ConnectionLine {
     pub worker: u16,
 }
 
-/// The answer of one worker: its own statistics, and those of the addresses that live on it.
+/// The answer of one worker: its own statistics, and those of the addresses of its shard.
 pub(crate) struct WorkerAnswer {
     pub(crate) worker: WorkerStats,
     pub(crate) addresses: Vec<(AddressKey, AddressStats)>,

@@ -23,7 +23,7 @@ pub(crate) enum Moved {
     /// nothing now: an event follows
     Blocked,
     /// the stream has ended: the peer ended it, or it failed
-    Over,
+    Ended,
 }
 
 impl Stream {
@@ -83,11 +83,11 @@ impl Stream {
 /// Converts a system call's result; `None`: it was interrupted and must be repeated.
 fn moved_of(result: io::Result<usize>) -> Option<Moved> {
     match result {
-        Ok(0) => Some(Moved::Over),
+        Ok(0) => Some(Moved::Ended),
         Ok(count) => Some(Moved::Bytes(count)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(Moved::Blocked),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
-        Err(_) => Some(Moved::Over),
+        Err(_) => Some(Moved::Ended),
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
         while let Moved::Bytes(_) = left.write(&[0; 65_536]) {}
         assert_eq!(left.write(b"more"), Moved::Blocked);
         drop(right);
-        assert_eq!(left.write(b"more"), Moved::Over);
+        assert_eq!(left.write(b"more"), Moved::Ended);
     }
 
     #[test]
@@ -117,6 +117,6 @@ mod tests {
         left.finish();
         let mut bytes = [0; 16];
         assert_eq!(right.read(&mut bytes), Moved::Bytes(4));
-        assert_eq!(right.read(&mut bytes), Moved::Over);
+        assert_eq!(right.read(&mut bytes), Moved::Ended);
     }
 }

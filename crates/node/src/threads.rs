@@ -1,8 +1,8 @@
-//! How the node's threads start, and what a panic in one of them does.
+//! Starts the node's threads, and ends the process if one of them panics.
 //!
-//! No other thread may use a worker's connections, so the death of a worker would leave them open
-//! without service. A panic in any thread of the node therefore writes one line to stderr and ends
-//! the process.
+//! No other thread may use a worker's connections: without their worker they would stay open
+//! without service. So a panic in any thread of the node writes one line to stderr and ends the
+//! process.
 
 use std::io;
 use std::panic;

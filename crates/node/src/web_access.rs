@@ -1,5 +1,5 @@
-//! Which web pages may open a WebSocket (RFC 6455, 10.2; RFC 6454), and which host names a request
-//! without TLS may have.
+//! Access control for web pages that open a WebSocket (RFC 6455, 10.2; RFC 6454), and for host
+//! names of requests without TLS.
 //!
 //! A browser lets every page open a WebSocket to any host, including the loopback ports of this
 //! machine, and names the page in `Origin`. Pages of the platform, of its spaces' route hosts and
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tungstenite::http::header::{HOST, ORIGIN};
 use tungstenite::http::{HeaderMap, Uri};
 
-/// Names of this machine on itself.
+/// Names of this machine for itself.
 const LOCAL_HOSTS: [&str; 2] = ["localhost", "ip6-localhost"];
 
 /// Access that the operator and the platform allow beyond the Plan.
@@ -74,7 +74,7 @@ impl WebAccess {
     /// # Errors
     /// The refusal, and its remedy.
     pub(crate) fn check(&self, headers: &HeaderMap, secure: bool) -> Result<(), String> {
-        // RFC 9112, 3.2: a proxy in front may have checked another one than this listener would.
+        // RFC 9112, 3.2: a proxy may have checked another Host header than this listener would.
         if headers.get_all(HOST).iter().nth(1).is_some() {
             return Err("the request has several Host headers: send one".to_owned());
         }

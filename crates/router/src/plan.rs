@@ -2,7 +2,7 @@
 //!
 //! The JSON form is camelCase, knows no other members than these, and is described by
 //! `vectors/plans/schema.json`; the tests of both planes read the golden examples next to it.
-//! Parsing checks the shape only; [`crate::table::Table::compile`] checks the sense (names that
+//! Parsing checks the shape only; [`crate::table::Table::compile`] checks the meaning (names that
 //! collide, keys of a wrong length).
 
 use serde::{Deserialize, Serialize};
@@ -13,27 +13,27 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// grows with every change; a node refuses a plan older than its own
     pub version: u64,
-    /// full name of the space of connections that name none; it need not be in the plan, and then
-    /// they are refused. Omitted: the only space of the plan, if there is exactly one
+    /// full name of the default space, for connections that name none. If the plan has no such
+    /// space, these connections are refused. Omitted: the only space of the plan, if it has one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_space: Option<String>,
-    /// host names of the platform: to name one of them is to name no space
+    /// host names of the platform: they select no space
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// the address spaces, in any order
     pub spaces: Vec<Space>,
 }
 
-/// One address space: a tenant's own world of names and users.
+/// One address space: the addresses and users of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Space {
-    /// identity; a space deleted and made again has another
+    /// identity; a space that is deleted and created again gets a new one
     pub uid: String,
     /// its names: the last is its full name (`NAME.NAMESPACE`), unique in the plan; the others
-    /// (`NAME`) count only if no other space has them
+    /// (`NAME`) select it only if no other space has them
     pub names: Vec<String>,
-    /// who may log in
+    /// the checks of a login
     pub authentication: Authentication,
     /// the users, for authentication of type `standard`
     #[serde(default)]
@@ -43,8 +43,8 @@ pub struct Space {
     pub limits: SpaceLimits,
     /// the addresses, in any order
     pub addresses: Vec<Address>,
-    /// patterns, as those of rights: a link to a name that one of them covers and that is no
-    /// address asks the control plane to create the address
+    /// patterns, as in rights. A link to a name that matches one, and that no address has, makes
+    /// the control plane create the address
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auto_create: Vec<String>,
     /// only sessions within this process may connect, and no metrics show it
@@ -59,13 +59,12 @@ pub struct Authentication {
     /// how a user name and password are checked
     #[serde(rename = "type")]
     pub kind: AuthenticationType,
-    /// also without a name: mechanism ANONYMOUS and connections without a SASL header
+    /// clients may connect without a user name: by mechanism ANONYMOUS, or without a SASL header
     pub anonymous: bool,
     /// SASL mechanisms offered in addition to ANONYMOUS, best first
     pub mechanisms: Vec<String>,
-    /// the service that checks what the plan alone cannot: tokens and passwords of other systems.
-    /// It changes with everything that such an answer depends on: connections admitted by another
-    /// one are closed
+    /// the service that checks tokens, and passwords of other systems. The value changes with every
+    /// setting that its answers depend on: connections that another service admitted are closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
 }
@@ -74,7 +73,7 @@ pub struct Authentication {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AuthenticationType {
-    /// not at all: any password will do and everybody has every right
+    /// no check: every password is accepted, and every client has all rights
     None,
     /// against the verifiers of the plan's users
     Standard,
@@ -86,7 +85,7 @@ pub enum AuthenticationType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct User {
-    /// as typed at login, without any `@space`
+    /// the name at login, without `@space`
     pub name: String,
     /// one for each hash function
     #[serde(default)]
@@ -122,7 +121,7 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// Leave to do some operations on the addresses that a pattern covers.
+/// Permission for operations on the addresses that a pattern covers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Right {
@@ -145,11 +144,11 @@ pub enum Operation {
     View,
     /// change the space's addresses
     Manage,
-    /// have the address created by attaching a link, where the space does that
+    /// create the address by attaching a link, if the space's `autoCreate` covers its name
     Create,
 }
 
-/// Bounds of a space; `null` is no bound of its own.
+/// Bounds of a space; `null`: no bound.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct SpaceLimits {
@@ -162,10 +161,10 @@ pub struct SpaceLimits {
     /// links of one connection at one time
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links_per_connection: Option<u32>,
-    /// messages that may be sent a second, on this node, all links together; at least 1
+    /// messages that clients may send per second, over all links of this node; at least 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages_per_second: Option<u64>,
-    /// bytes of messages that may be sent a second, on this node, all links together; at least 1
+    /// bytes of messages that clients may send per second, over all links of this node; at least 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
     /// the quota of the period is used up: senders have no credit
@@ -174,16 +173,16 @@ pub struct SpaceLimits {
 }
 
 /// One declared address. The members from `durability` on belong to stored addresses. They are
-/// effective values: defaults are filled in, and a subscription has the values of its topic where
-/// it sets none. On a topic they hold for the subscriptions that are not declared.
+/// effective values: defaults are filled in, and a subscription inherits the values of its topic
+/// that it does not set. On a topic they apply to its undeclared subscriptions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Address {
-    /// identity; an address deleted and made again has another
+    /// identity; an address that is deleted and created again gets a new one
     pub uid: String,
-    /// what clients use, for a subscription `topic::name`: 1 to 1,024 bytes, spaces within it and
-    /// no other white space, no `*`, no `+` or `#` as a whole level, not beginning with `_!`; the
-    /// single exception is `#`, the open name space
+    /// the name that clients use, `topic::name` for a subscription: 1 to 1,024 bytes. Spaces are
+    /// allowed inside, other white space is not; nor are `*`, `+` or `#` as a whole level, or `_!`
+    /// at the beginning. The single exception is `#`, the open name space
     pub name: String,
     /// semantics
     #[serde(rename = "type")]
@@ -191,43 +190,43 @@ pub struct Address {
     /// bounds of each link and message, and of stored messages
     #[serde(default)]
     pub limits: AddressLimits,
-    /// where accepted messages are kept; a subscription has it from its topic, and none while the
-    /// topic is missing: then it stays as it was
+    /// where accepted messages are stored. A subscription inherits it from its topic; while the
+    /// topic is missing the value is omitted, and the previous one stays in force
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
     /// how long messages live
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
-    /// how often and when a message is tried again
+    /// limits and delays of delivery attempts
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redelivery: Option<Redelivery>,
     /// name of the address of type `deadletter` for messages that failed for good; always one of
     /// this space
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadletter: Option<String>,
-    /// name of the address of type `deadletter` for messages that lived too long; always one of
-    /// this space. Without it they go to the dead letter, without that they are dropped
+    /// name of the address of type `deadletter` for expired messages; always one of this space.
+    /// Without it they move to the dead letter address; without that one they are dropped
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<String>,
-    /// makes a topic a stream
+    /// retention of a stream; a topic with it is a stream
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
     /// partitions of a stream
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u32>,
-    /// messages sent twice are stored once
+    /// detection of messages that were sent twice
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_detection: Option<DuplicateDetection>,
-    /// the topic of a subscription; on these and no others
+    /// the topic of a subscription; other addresses have none
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscription: Option<Subscription>,
     /// application property of which only the last message of each value is kept
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_value_key: Option<String>,
-    /// one consumer at a time gets messages, the others wait to take over
+    /// only one consumer at a time gets messages; the others are stand-bys
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single_active_consumer: Option<bool>,
-    /// what messages of one `group-id` share; omitted it is [`Groups::Sticky`]
+    /// the distribution of messages with one `group-id`; default: [`Groups::Sticky`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
 }
@@ -269,9 +268,9 @@ pub enum AddressType {
     Queue,
     /// stored, to every subscription
     Topic,
-    /// a named place in a topic
+    /// a declared subscription of a topic
     Subscription,
-    /// messages that failed or lived too long
+    /// messages that failed or expired
     Deadletter,
 }
 
@@ -297,7 +296,7 @@ pub struct AddressLimits {
     /// most senders at a time
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producers: Option<u32>,
-    /// what happens at `messages` and `bytes`; omitted it is [`OnFull::Block`]
+    /// the behaviour at the limits `messages` and `bytes`; default: [`OnFull::Block`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_full: Option<OnFull>,
 }
@@ -326,7 +325,7 @@ impl Default for AddressLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OnFull {
-    /// gives senders no more credit
+    /// withholds credit from senders
     Block,
     /// refuses messages
     Reject,
@@ -334,7 +333,7 @@ pub enum OnFull {
     DropOldest,
 }
 
-/// Where accepted messages are kept.
+/// Where accepted messages are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Durability {
@@ -356,17 +355,17 @@ pub struct Ttl {
     pub maximum_ms: Option<u64>,
 }
 
-/// How often and when a message is tried again.
+/// The limits and delays of delivery attempts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Redelivery {
-    /// deliveries in all, at least 1; omitted: no bound
+    /// delivery attempts in all, at least 1; omitted: no bound
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// wait before the second attempt; omitted: none
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
-    /// each wait is this many times the one before, at least 1; omitted it is 1
+    /// factor of each delay to the one before, at least 1; default: 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_multiplier: Option<f64>,
     /// longest wait; omitted: no bound
@@ -400,27 +399,26 @@ pub struct DuplicateDetection {
     pub window_ms: u64,
 }
 
-/// Where a subscription belongs.
+/// The topic of a subscription, and its limit of consumers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Subscription {
-    /// name of its topic. The topic may be missing, or have another type: stored messages stay, and
-    /// none are added until there is a topic of that name
+    /// name of its topic. While no topic has that name, stored messages stay and none are added
     pub topic: String,
     /// most consumers at a time
     pub max_consumers: u32,
 }
 
-/// What the messages of one group share.
+/// How the messages of one group are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Groups {
-    /// nothing
+    /// like messages without a group
     #[serde(rename = "none")]
     Off,
-    /// their consumer, as long as it lives and the group has messages
+    /// to one consumer, as long as it is attached and the group has messages
     Sticky,
-    /// their order: while a consumer holds messages of a group no other gets any, and a failed one
-    /// holds back the rest
+    /// in order: while a consumer has unsettled messages of a group no other consumer gets any, and
+    /// a message to be redelivered holds back the rest
     PerKey,
 }

@@ -1,16 +1,16 @@
-//! A message that is received in parts, as it will lie in a batch: nothing of it is copied or read
-//! again when it is complete, however large it is.
+//! A message that is received in parts, in the layout of a batch. Once it is complete it needs no
+//! further copy or pass, whatever its size.
 
 use super::frame::HEAD_BYTES;
 use super::record::HEAD_BYTES_MAX;
 
-/// Room for the meta of a message of one queue: a count, the queue, a number, and the head.
+/// Space for the meta of a message of one queue: a count, the queue, a number, and the head.
 pub(super) const META_BYTES: usize = (1 + 5 + 10 + 1 + HEAD_BYTES_MAX).next_multiple_of(8);
 /// Bytes before the body.
 const ROOM_BYTES: usize = HEAD_BYTES + META_BYTES;
 
-/// The parts of a message so far, with room for the head of its record before them, and the
-/// checksum of each part taken when it came.
+/// The parts received so far, behind space for the head of the record. The checksum is updated with
+/// each part.
 #[derive(Debug, Default)]
 pub struct AssembledBody {
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ impl AssembledBody {
         self.crc
     }
 
-    /// Room for head and meta, and the body.
+    /// Space for head and meta, then the body.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

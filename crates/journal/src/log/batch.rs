@@ -1,52 +1,52 @@
 //! A shard's input for the log: records in order, laid out as on disk.
 //!
-//! A batch is filled by its shard, goes to the log's owner, and returns as the answer: its messages
-//! then have places, and their bodies are still in it, so that a consumer that keeps up never reads
-//! the disk. `clear` makes it ready for the next turn and keeps what it has allocated.
+//! A shard fills a batch and passes it to the log's owner, which returns it when it is committed.
+//! Its messages then have locations, and it still holds their bodies, so a consumer that keeps up
+//! never reads the disk. `clear` empties the batch for the next turn and keeps its allocations.
 //!
-//! The shard's thread does the work that grows with bytes (the copy and its CRC); the owner stamps
-//! heads and writes.
+//! The shard's thread does the work proportional to the size (copying and CRC); the owner stamps
+//! the heads and writes.
 
 use super::assembled::{AssembledBody, META_BYTES};
 use super::frame::{COPY, HEAD_BYTES, Head, MORE, padded};
 use super::place::{Freed, RecordLocation};
 use super::record::{Kind, Line, SeqRange, Target, put_declare, put_drop, put_remove, put_state, put_targets};
 
-/// An assembled body of at least so many bytes becomes a batch.
-const TAKEN_OVER_BYTES: usize = 256 << 10;
-/// Ranges that one removal record holds; more of them become a group of records.
+/// Smallest assembled body whose buffer becomes the batch, instead of being copied.
+const ADOPTED_BYTES_MIN: usize = 256 << 10;
+/// Maximum ranges of one removal record; a larger removal becomes a group of records.
 const RANGES_MAX: usize = 4096;
 
 /// A frame in the batch's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// Where it begins in the batch's bytes.
+    /// Its offset in the batch's bytes.
     pub(super) at: u32,
-    /// Bytes without the zeros after it.
+    /// Bytes without the padding.
     pub(super) len: u32,
     pub(super) meta_len: u32,
-    /// Where its line of the index ends in the batch's index.
+    /// End of its index line in the batch's index.
     pub(super) index_end: u32,
-    /// Queues that have it, if it is a message.
+    /// Number of queues that store it, if it is a message.
     pub(super) targets: u32,
     pub(super) kind: Kind,
-    /// It is the last of its group.
+    /// Whether it is the last of its group.
     pub(super) last: bool,
 }
 
-/// A message that shall lie somewhere else.
+/// A message that compaction copies to a new location.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     pub(super) from: RecordLocation,
     /// Queue, seq, and the head's range in `WriteBatch::heads`.
     pub(super) targets: Vec<(u32, u64, std::ops::Range<usize>)>,
-    /// The frame it became.
+    /// The frame of the copy, once it is in the batch.
     pub(super) frame: Option<u32>,
-    /// Queues that have it there: those of its targets that existed still.
+    /// Queues of the copy: the targets whose queue still existed.
     pub(super) written: Vec<u32>,
 }
 
-/// Frames of the batch that lie in one segment: all from `first` on, up to the next run.
+/// Consecutive frames of the batch in one segment: from `first` up to the next run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) first: u32,
@@ -69,8 +69,8 @@ pub struct WriteBatch {
     pub(super) freed: Freed,
     pub(super) runs: Vec<Run>,
     grouping: bool,
-    /// It has new messages, which must leave the reserve alone.
-    pub(super) grows: bool,
+    /// Whether it has new messages, which must not use the reserve segments.
+    pub(super) has_new_messages: bool,
     /// See [`WriteBatch::part`].
     part: u32,
 }
@@ -82,7 +82,7 @@ impl WriteBatch {
         Self::default()
     }
 
-    /// Forget everything, keep the room.
+    /// Removes all records and keeps the allocations.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.index.clear();
@@ -93,7 +93,7 @@ impl WriteBatch {
         self.freed.clear();
         self.runs.clear();
         self.grouping = false;
-        self.grows = false;
+        self.has_new_messages = false;
     }
 
     /// The part of its worker that it comes from: batches of different parts need no order among
@@ -108,7 +108,7 @@ impl WriteBatch {
         self.part = part;
     }
 
-    /// Nothing in it that the log should know.
+    /// Whether it has neither records, copies nor removals.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.copies.is_empty() && self.freed.is_empty()
@@ -151,20 +151,20 @@ impl WriteBatch {
         }
     }
 
-    /// A queue by this short number exists from here on. Numbers are never used again, nor are
-    /// uids.
+    /// Declares a queue under a short number. Neither numbers nor uids are ever reused.
     pub fn declare(&mut self, queue: u32, uid: &[u8; 16], name: &str) {
         self.push(Kind::Declare, 0, 0, |meta| put_declare(meta, queue, uid, name), &[]);
     }
 
-    /// A queue is deleted with all its messages and state; `freed` gets the locations of the
-    /// messages it still had.
+    /// Deletes a queue with all its messages and state; `freed` names the space of its remaining
+    /// messages.
     pub fn drop_queue(&mut self, queue: u32, freed: &Freed) {
         self.push(Kind::Drop, 0, 0, |meta| put_drop(meta, queue), &[]);
         self.freed.join(freed);
     }
 
-    /// One message for all its targets; gives its number in this batch, for `place` and `body`.
+    /// Adds one message for all its targets. Returns its number in this batch, for `place` and
+    /// `body`.
     ///
     /// # Panics
     /// A head has more than `HEAD_BYTES_MAX` bytes.
@@ -177,35 +177,35 @@ impl WriteBatch {
         self.put_message(0, targets, body)
     }
 
-    /// As `message`, for one that takes the place of older messages of its queue: it is not the
+    /// As `message`, for a message that replaces older messages of its queue and so is not its
     /// newest.
     pub fn merged(&mut self, target: Target<'_>, body: &[u8]) -> usize {
         self.put_message(COPY, &[target], &[body])
     }
 
     fn put_message(&mut self, flags: u8, targets: &[Target<'_>], body: &[&[u8]]) -> usize {
-        self.grows = true;
+        self.has_new_messages = true;
         self.messages.push(self.frames.len() as u32);
         self.push(Kind::Message, flags, targets.len() as u32, |meta| put_targets(meta, targets), body);
         self.messages.len() - 1
     }
 
-    /// As `message`, for one queue. A large body becomes the batch, if that is empty, and is not
-    /// copied: then its meta has zeros behind the target, which no reader looks at.
+    /// As `message`, for one queue. If the batch is empty, a large body becomes its buffer without
+    /// a copy; the meta is then padded with zeros behind the target, which readers ignore.
     pub fn assembled(&mut self, target: Target<'_>, body: AssembledBody) -> usize {
-        self.grows = true;
+        self.has_new_messages = true;
         self.messages.push(self.frames.len() as u32);
         let (crc, len) = (body.crc(), body.body().len());
         let put = |meta: &mut Vec<u8>| put_targets(meta, &[target]);
-        if self.bytes.is_empty() && len >= TAKEN_OVER_BYTES {
-            self.take_over(put, body);
+        if self.bytes.is_empty() && len >= ADOPTED_BYTES_MIN {
+            self.adopt_body(put, body);
         } else {
             self.push_summed(Kind::Message, 0, 1, put, &[body.body()], crc);
         }
         self.messages.len() - 1
     }
 
-    fn take_over(&mut self, put: impl FnOnce(&mut Vec<u8>), body: AssembledBody) {
+    fn adopt_body(&mut self, put: impl FnOnce(&mut Vec<u8>), body: AssembledBody) {
         let mut head = Vec::with_capacity(HEAD_BYTES + META_BYTES);
         let (body_crc, body_len) = (body.crc(), body.body().len() as u32);
         let grouped = if self.grouping { MORE } else { 0 };
@@ -219,7 +219,7 @@ impl WriteBatch {
         self.bytes[..head.len()].copy_from_slice(&head);
         let len = self.bytes.len();
         self.bytes.resize(padded(len), 0);
-        // Half of it may be room for parts that did not come.
+        // Up to half of the buffer may be reserved for parts that were never received.
         self.bytes.shrink_to_fit();
         self.end_frame(Frame {
             at: 0,
@@ -232,32 +232,32 @@ impl WriteBatch {
         });
     }
 
-    /// Messages that a queue no longer has.
+    /// Records that a queue has removed messages.
     pub fn remove(&mut self, removal: &mut Removal) {
-        removal.tidy();
-        let own = !self.grouping && removal.ranges.len() > RANGES_MAX;
-        if own {
+        removal.normalize();
+        let needs_group = !self.grouping && removal.ranges.len() > RANGES_MAX;
+        if needs_group {
             self.begin();
         }
         for ranges in removal.ranges.chunks(RANGES_MAX) {
             let segments = removal.freed.segments();
             self.push(Kind::Remove, 0, 0, |meta| put_remove(meta, removal.queue, ranges, segments), &[]);
         }
-        if own {
+        if needs_group {
             self.end();
         }
         self.freed.join(&removal.freed);
     }
 
-    /// Keep a value under a key of a queue, until another one replaces it or the queue is dropped.
-    /// An empty value deletes the key.
+    /// Stores a value under a key of a queue, until another value replaces it or the queue is
+    /// dropped. An empty value deletes the key.
     pub fn state(&mut self, queue: u32, key: &[u8], value: &[u8]) {
         self.push(Kind::State, 0, 0, |meta| put_state(meta, queue, key, value), &[]);
     }
 
-    /// Write a message again further on, so that the segment where it lies can go; gives the number
-    /// for `copied`. `targets` are those of the caller's queues that still have it; it keeps their
-    /// numbers. An empty head stands for the one it has.
+    /// Copies a message to the end of the log, so that its segment can be reclaimed. Returns the
+    /// number for `copied`. `targets` are the caller's queues that still have the message; their
+    /// message numbers do not change. An empty head keeps the stored one.
     ///
     /// After the batch is written: for a target that still exists, `free` the old location and
     /// adopt the new one; for a target removed in the meantime, remove it again with the new
@@ -273,12 +273,12 @@ impl WriteBatch {
         self.copies.len() - 1
     }
 
-    /// A copy has replaced the records at these locations. Writes nothing.
+    /// Frees records that a copy has replaced. Writes no record.
     pub fn free(&mut self, freed: &Freed) {
         self.freed.join(freed);
     }
 
-    /// Where a message lies: only after the log has appended the batch.
+    /// The location of a message, once the log has appended the batch.
     ///
     /// # Panics
     /// The batch has not been appended, or has no such message.
@@ -287,7 +287,7 @@ impl WriteBatch {
         self.place_of(self.messages[message])
     }
 
-    /// The body of a message, as it was put.
+    /// The body of a message.
     ///
     /// # Panics
     /// The batch has no such message.
@@ -298,16 +298,16 @@ impl WriteBatch {
         &self.bytes[frame.at as usize + HEAD_BYTES + frame.meta_len as usize..end]
     }
 
-    /// Where a copy lies that a queue has: only after the log has appended the batch. `None` if the
-    /// message was damaged, or the queue did not exist any more.
+    /// The location of a copy for a queue, once the log has appended the batch. `None` if the
+    /// message was damaged, or the queue no longer existed.
     #[must_use]
     pub fn copied(&self, copy: usize, queue: u32) -> Option<RecordLocation> {
         let copy = &self.copies[copy];
         copy.frame.filter(|_| copy.written.contains(&queue)).map(|frame| self.place_of(frame))
     }
 
-    /// Its runs, once it has been appended: where each begins in its bytes, how many they are, and
-    /// where they lie.
+    /// Its runs, once it has been appended: offset in the batch, length, segment, and offset in the
+    /// segment.
     pub(super) fn layout(&self) -> impl Iterator<Item = (u32, u32, u32, u32)> {
         self.runs.iter().enumerate().map(|(n, run)| {
             let at = self.frames[run.first as usize].at;
@@ -316,7 +316,7 @@ impl WriteBatch {
         })
     }
 
-    /// Bytes it takes on the heap, nearly.
+    /// Approximate heap size in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.index.capacity() + self.frames.capacity() * size_of::<Frame>()
     }
@@ -380,63 +380,64 @@ impl WriteBatch {
     }
 }
 
-/// Messages that one queue no longer has: numbers on one side, places on the other.
+/// Messages that one queue has removed: their numbers, and the space that they free.
 #[derive(Clone, Debug)]
 pub struct Removal {
     queue: u32,
     ranges: Vec<SeqRange>,
-    tidy: bool,
+    /// The ranges are in order, and no two of them touch.
+    is_normalized: bool,
     freed: Freed,
 }
 
 impl Removal {
-    /// None yet.
+    /// An empty removal.
     #[must_use]
     pub fn new(queue: u32) -> Self {
-        Self { queue, ranges: Vec::new(), tidy: true, freed: Freed::default() }
+        Self { queue, ranges: Vec::new(), is_normalized: true, freed: Freed::default() }
     }
 
-    /// Their queue.
+    /// The queue of the messages.
     #[must_use]
     pub const fn queue(&self) -> u32 {
         self.queue
     }
 
-    /// Records of the log that become obsolete with them.
+    /// The space that the removal frees.
     #[must_use]
     pub const fn freed(&self) -> &Freed {
         &self.freed
     }
 
-    /// None of them, of another queue perhaps; keeps the room.
+    /// Empties the removal for a queue, and keeps the allocations.
     pub fn reset(&mut self, queue: u32) {
         self.queue = queue;
         self.ranges.clear();
-        self.tidy = true;
+        self.is_normalized = true;
         self.freed.clear();
     }
 
-    /// One more, in any order; best in rising order. Each number once.
+    /// Adds a message. Any order is allowed, and ascending is fastest; no number may repeat.
     pub fn add(&mut self, seq: u64, place: RecordLocation) {
         self.freed.add(place);
         match self.ranges.last_mut() {
             Some(range) if range.last.checked_add(1) == Some(seq) => range.last = seq,
             last => {
-                self.tidy &= last.is_none_or(|range| range.last < seq);
+                self.is_normalized &= last.is_none_or(|range| range.last < seq);
                 self.ranges.push(SeqRange { first: seq, last: seq });
             }
         }
     }
 
-    /// Nothing in it.
+    /// Whether it has no messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Bring the ranges into order and join neighbours.
-    fn tidy(&mut self) {
-        if self.tidy {
+    /// Sorts the ranges and joins adjacent ones.
+    fn normalize(&mut self) {
+        if self.is_normalized {
             return;
         }
         self.ranges.sort_unstable_by_key(|range| range.first);
@@ -447,6 +448,6 @@ impl Removal {
             }
             joined
         });
-        self.tidy = true;
+        self.is_normalized = true;
     }
 }

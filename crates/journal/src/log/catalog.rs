@@ -1,19 +1,19 @@
-//! A second copy of the facts that one damaged record must not destroy: the queues, and the
-//! messages of each segment. It lies in a file of its own, number 0, which no segment has.
+//! The catalog: a second copy of the queues and of the message numbers of each segment, so that one
+//! damaged record does not lose them. It is a file of its own, with number 0, which no segment has.
 //!
 //! ```text
 //!  0  magic "EnMasCat", u32 version
 //! 12  entries: u32 CRC-32C of the rest, u32 bytes, then
 //!       1  queue, uid (16 bytes), name                       declared
-//!       2  segment, end, contents                            full: these messages lie in it
-//!       3  segment                                           let go on purpose
-//!       4  segment, end, contents                            in use: durable since its last entry
+//!       2  segment, end, contents                            sealed: its messages
+//!       3  segment                                           released: absent on purpose
+//!       4  segment, end, contents                            active: durable since its last entry
 //! ```
 //!
-//! Contents are described in `contents`. Recovery never needs the file. With it a lost declaration
-//! is found again, and a segment that is missing, short or damaged is known by the messages it had.
-//! A release that does not know the file takes it for an empty segment and removes it; without it
-//! nothing is checked, and it is rewritten. A release that does not know a kind skips the entry.
+//! Contents are described in `contents`. Recovery works without the file. With it, recovery
+//! restores lost declarations, and reports the messages of a segment that is missing, short or
+//! damaged. Without it, recovery checks nothing and rewrites it. A release that does not know the
+//! file removes it as an empty segment; one that does not know a kind skips the entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -25,7 +25,7 @@ use super::frame::Salt;
 use super::owner::{ListedUpTo, Log};
 use super::record::{Line, Record};
 use super::recover::{Recovered, lines};
-use super::scan::Known as Extent;
+use super::scan::Extent;
 use super::wire::{Take, put_varint, u32_at};
 
 /// The number of the catalog's file.
@@ -34,24 +34,24 @@ const MAGIC: &[u8; 8] = b"EnMasCat";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 8;
-/// Room for new entries in a file that is rewritten, at least.
+/// Minimum space for new entries in a rewritten file.
 const ROOM_BYTES: usize = 64 << 10;
-/// The segment in use gets an entry each time so large a share of it is written.
-const ENTRIES_OF_SEGMENT: u32 = 4;
+/// The active segment gets this many entries while it is filled.
+const ENTRIES_PER_SEGMENT: u32 = 4;
 
 const QUEUE: u8 = 1;
 const FULL: u8 = 2;
-const GONE: u8 = 3;
+const RELEASED: u8 = 3;
 const IN_USE: u8 = 4;
 
-/// A segment as the catalog knows it.
+/// The catalog's entries of one segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listed {
-    /// Where its records end, or ended when the last entry was made.
+    /// The end of its records when the last entry was made.
     end: u32,
-    /// It has no further records.
+    /// No record will follow.
     full: bool,
-    /// Its entries: one if it is full.
+    /// Its entries; a full segment has one.
     payloads: Vec<Vec<u8>>,
 }
 
@@ -61,17 +61,17 @@ impl Listed {
         Self { end, full: true, payloads: vec![payload(FULL, segment, end, &Contents::of(lines))] }
     }
 
-    /// It has all records that the catalog knows of.
+    /// Whether a segment whose records end at `found_end` has all records of the catalog.
     pub(super) fn is_whole(&self, found_end: u32) -> bool {
         if self.full { found_end == self.end } else { found_end >= self.end }
     }
 
-    /// Where its records ended.
+    /// The end of its records.
     pub(super) fn end(&self) -> u32 {
         self.end
     }
 
-    /// No record is to follow: its seal is on disk.
+    /// Whether it is sealed, so that no record follows.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
@@ -88,7 +88,7 @@ impl Listed {
         contents
     }
 
-    /// The same in one entry.
+    /// Joins its entries into one.
     fn joined(self, segment: u32) -> Self {
         if self.payloads.len() < 2 {
             return self;
@@ -108,15 +108,15 @@ fn payload(kind: u8, segment: u32, end: u32, contents: &Contents) -> Vec<u8> {
 
 /// The contents of the catalog when it was opened.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct CatalogEntries {
     pub(super) queues: BTreeMap<u32, ([u8; 16], String)>,
-    /// segments that were not let go; none if the catalog has no whole end, for then it may lack
-    /// what followed
+    /// segments that were not released; none if the end of the catalog is damaged, because later
+    /// entries may then be missing
     pub(super) segments: BTreeMap<u32, Listed>,
 }
 
-impl Known {
-    /// Read the catalog, if there is one.
+impl CatalogEntries {
+    /// Reads the catalog, if it exists.
     ///
     /// # Errors
     /// The disk cannot be read.
@@ -144,7 +144,7 @@ impl Known {
         Ok(known)
     }
 
-    /// The entries that the catalog has not written yet.
+    /// Applies the entries that the catalog has not written yet.
     pub(super) fn collect(&mut self, catalog: &Catalog) {
         let mut rest = &catalog.pending[..];
         while let Some(payload) = entry(rest) {
@@ -153,7 +153,7 @@ impl Known {
         }
     }
 
-    /// How far a segment is known to be durable; `last`: no later one has records.
+    /// How much of a segment is known to be durable; `last`: no later segment has records.
     pub(super) fn extent(&self, segment: u32, last: bool) -> Extent {
         match self.segments.get(&segment) {
             Some(listed) if last && !listed.full => Extent::UpTo(listed.end),
@@ -166,20 +166,20 @@ impl Known {
         let mut take = Take::new(payload);
         match take.byte()? {
             QUEUE => {
-                let queue = take.small()?;
+                let queue = take.varint_u32()?;
                 let uid = take.bytes(16)?.try_into().ok()?;
                 self.queues.insert(queue, (uid, str::from_utf8(take.bytes(take.left())?).ok()?.to_owned()));
             }
             FULL => {
-                let (segment, end) = (take.small()?, take.small()?);
+                let (segment, end) = (take.varint_u32()?, take.varint_u32()?);
                 self.segments.insert(segment, Listed { end, full: true, payloads: vec![payload.to_vec()] });
             }
-            GONE => {
-                self.segments.remove(&take.small()?);
+            RELEASED => {
+                self.segments.remove(&take.varint_u32()?);
             }
             IN_USE => {
-                let listed = self.segments.entry(take.small()?).or_default();
-                listed.end = listed.end.max(take.small()?);
+                let listed = self.segments.entry(take.varint_u32()?).or_default();
+                listed.end = listed.end.max(take.varint_u32()?);
                 listed.payloads.push(payload.to_vec());
             }
             _ => {}
@@ -188,7 +188,7 @@ impl Known {
     }
 }
 
-/// The payload of the entry at the front.
+/// The payload of the first entry.
 fn entry(bytes: &[u8]) -> Option<&[u8]> {
     let head = bytes.get(..ENTRY_BYTES)?;
     let len = u32_at(head, 4) as usize;
@@ -223,11 +223,11 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// Write the catalog again. A partial catalog after a crash is incomplete but never wrong: only
-    /// later entries revoke earlier ones.
+    /// Rewrites the catalog. A partial catalog after a crash is incomplete but never wrong, because
+    /// only later entries revoke earlier ones.
     ///
     /// # Errors
-    /// `Full`: there is no room for it. Anything else: the disk fails.
+    /// `Full` without space for it; otherwise the error of the disk.
     pub(super) fn create<'a, D: Disk + ?Sized>(
         disk: &D,
         queues: impl Iterator<Item = (u32, &'a [u8; 16], &'a str)>,
@@ -263,7 +263,7 @@ impl Catalog {
     }
 
     pub(super) fn release(&mut self, segment: u32) {
-        let mut payload = vec![GONE];
+        let mut payload = vec![RELEASED];
         put_varint(&mut payload, segment.into());
         put_entry(&mut self.pending, &payload);
     }
@@ -272,9 +272,9 @@ impl Catalog {
         !self.pending.is_empty()
     }
 
-    /// Writes the new entries durably. `false`: there is no room, it has to be rewritten.
+    /// Writes the new entries durably. `false`: the file has no space left and must be rewritten.
     pub(super) fn write<D: Disk + ?Sized>(&mut self, disk: &D) -> Result<bool, Fault> {
-        // Behind the last entry there are zeros, by which a whole end is known.
+        // Zeros behind the last entry prove that the end is complete.
         if self.end + self.pending.len() + ENTRY_BYTES > self.size {
             return Ok(false);
         }
@@ -286,21 +286,20 @@ impl Catalog {
     }
 }
 
-/// Messages that segments had which are missing, short or damaged, less those that are found
-/// elsewhere or were removed.
+/// Messages of missing, short or damaged segments, except those found elsewhere or removed.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     pub(super) queues: BTreeMap<u32, Ranges>,
-    /// For each queue of those segments a number above all of its messages there.
+    /// For each queue of those segments, a number above all of its messages there.
     pub(super) next_seqs: BTreeMap<u32, u64>,
-    /// For each queue of those segments what was stored with its newest message there.
+    /// For each queue of those segments, the head of its newest message there.
     pub(super) newest: BTreeMap<u32, Vec<u8>>,
-    /// What was stored with the first message of each of those segments, by queue and number.
+    /// The head of each queue's first message in each of those segments, by queue and number.
     oldest: BTreeMap<(u32, u64), Vec<u8>>,
 }
 
 impl Losses {
-    pub(super) fn of(suspects: &BTreeSet<u32>, known: &Known) -> Self {
+    pub(super) fn of(suspects: &BTreeSet<u32>, known: &CatalogEntries) -> Self {
         let mut losses = Self::default();
         let mut removed = BTreeMap::new();
         for listed in suspects.iter().filter_map(|segment| known.segments.get(segment)) {
@@ -325,13 +324,13 @@ impl Losses {
         losses
     }
 
-    /// What was stored with the first lost message of a queue, if that is known.
+    /// The head of the first lost message of a queue, if it is known.
     pub(super) fn oldest(&self, queue: u32) -> Option<&Vec<u8>> {
         let (&first, _) = self.queues.get(&queue)?.first_key_value()?;
         self.oldest.get(&(queue, first))
     }
 
-    /// Takes out what the lines of a segment have or remove.
+    /// Removes the messages that the lines of a segment contain or remove.
     pub(super) fn collect(&mut self, lines: &[u8]) {
         let mut take = Take::new(lines);
         while let Some(line) = Line::take(&mut take) {
@@ -357,8 +356,8 @@ impl Losses {
 }
 
 impl<D: Disk> Log<D> {
-    /// Declarations that damage took, and the catalog had: the log has them again if there is room.
-    pub(super) fn declare_again(&mut self, recovered: &Recovered) {
+    /// Appends the declarations that were damaged and that the catalog restored, if there is space.
+    pub(super) fn rewrite_declarations(&mut self, recovered: &Recovered) {
         let mut batch = WriteBatch::new();
         for queue in recovered.queues.iter().filter(|queue| queue.lost_declaration) {
             if let Some((uid, name)) = &queue.declared {
@@ -366,7 +365,7 @@ impl<D: Disk> Log<D> {
             }
         }
         if !batch.is_empty() {
-            // A full or failing disk is reported when a message is to be stored.
+            // The next stored message reports a full or failing disk.
             let _ = self.append(&mut batch).and_then(|()| self.sync());
         }
     }
@@ -382,21 +381,21 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// A stale catalog would report losses that did not happen.
+    /// Removes the catalog: a stale one would report losses that did not happen.
     fn drop_catalog(&mut self) {
         self.catalog = None;
-        let gone = match self.disk.remove(CATALOG) {
+        let removed = match self.disk.remove(CATALOG) {
             Ok(()) => self.disk.sync_folder(),
             Err(Fault::Missing) => Ok(()),
             Err(fault) => Err(fault),
         };
-        if let Err(fault) = gone {
+        if let Err(fault) = removed {
             self.stop("the catalog cannot be removed", &fault);
         }
     }
 
-    /// An entry for the durable records of the segment in use that have none, if there are so many
-    /// bytes of them.
+    /// Adds an entry for the durable records of the active segment that have none, if they have at
+    /// least `bytes` bytes.
     pub(super) fn list_active(&mut self, bytes: u32) {
         let (Some(active), Some(catalog)) = (&mut self.active, &mut self.catalog) else { return };
         if active.synced - active.listed.end >= bytes.max(1) {
@@ -407,15 +406,15 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Lists the records of the segment in use when the catalog is to be written anyway, and when
-    /// they have become many.
-    pub(super) fn list_active_in_turn(&mut self) {
+    /// Lists the records of the active segment if the catalog is about to be written anyway, or if
+    /// a large part of the segment is not listed.
+    pub(super) fn list_active_if_due(&mut self) {
         let is_due = self.catalog.as_ref().is_some_and(Catalog::has_pending);
-        self.list_active(if is_due { 1 } else { self.config.segment_bytes / ENTRIES_OF_SEGMENT });
+        self.list_active(if is_due { 1 } else { self.config.segment_bytes / ENTRIES_PER_SEGMENT });
     }
 
     /// Writes the new entries to the catalog, durably.
-    pub(super) fn keep_catalog(&mut self) {
+    pub(super) fn write_catalog(&mut self) {
         let Some(catalog) = self.catalog.as_mut().filter(|catalog| catalog.has_pending()) else { return };
         match catalog.write(&*self.disk) {
             Ok(true) => {}
@@ -426,7 +425,7 @@ impl<D: Disk> Log<D> {
 
     fn rewrite_catalog(&mut self) {
         let Some(catalog) = self.catalog.take() else { return };
-        let Ok(mut known) = Known::on(&*self.disk) else { return self.drop_catalog() };
+        let Ok(mut known) = CatalogEntries::on(&*self.disk) else { return self.drop_catalog() };
         known.collect(&catalog);
         let segments = known.segments.into_iter().filter(|(segment, _)| self.space.exists(*segment));
         let segments = segments.map(|(segment, listed)| (segment, listed.joined(segment))).collect();
@@ -435,13 +434,13 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Which messages of suspect segments are found nowhere, and were not removed.
+/// The messages of suspect segments that are in no segment and were not removed.
 pub(super) fn losses<D: Disk + ?Sized>(
     disk: &D,
     used: &[u32],
     secret: u32,
     suspects: &BTreeSet<u32>,
-    catalogued: &Known,
+    catalogued: &CatalogEntries,
 ) -> Result<Losses, Fault> {
     let mut losses = Losses::of(suspects, catalogued);
     if !losses.queues.is_empty() {

@@ -1,11 +1,11 @@
-//! Which batches are committed next: lanes take turns, and within a lane batches keep their order.
+//! Scheduling of commits: lanes take turns, and batches of one lane keep their order.
 //!
-//! Deficit round robin (Shreedhar and Varghese, 1995) over lanes, by bytes. A visit to a lane is
-//! worth a [`VISITS_OF_COMMIT`]th of a commit; what it took beyond that is a debt, which its next
-//! visits pay. One step is one commit of at most `Config::commit_bytes`, or one chunk of a larger
-//! batch, and a chunk is always a whole visit: a small batch waits for one chunk, however large the
-//! batch is. One batch is written in chunks at a time; further large ones wait, with what is behind
-//! them in their lanes.
+//! Deficit round robin (Shreedhar and Varghese, 1995) over lanes, by bytes. The quantum of a lane
+//! is one [`QUANTA_PER_COMMIT`]th of a commit; bytes beyond it are a debt of its next visits.
+//! One step is one commit of at most `Config::commit_bytes`, or one chunk of a staged batch. A
+//! chunk always uses a whole visit, so a small batch waits for at most one chunk, whatever the size
+//! of the staged batch. Only one batch is staged at a time; further large batches wait, and so do
+//! the batches behind them in their lanes.
 //!
 //! Batches whose order matters share a lane: those of one address space on one worker.
 
@@ -16,12 +16,12 @@ use super::config::Refused;
 use super::disk::Disk;
 use super::owner::Log;
 
-/// So many visits to lanes make a commit.
-const VISITS_OF_COMMIT: u64 = 16;
-/// What a batch costs beside its bytes.
+/// Quanta of one commit.
+const QUANTA_PER_COMMIT: u64 = 16;
+/// The cost of a batch in addition to its bytes.
 const BATCH_COST: u64 = 1024;
 
-/// Names a lane: a worker, and what it tells apart.
+/// Identifies a lane: a worker and one of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
     /// The worker.
@@ -30,7 +30,7 @@ pub struct Lane {
     pub part: u32,
 }
 
-/// A batch that is on disk, or is not.
+/// A batch after its commit has succeeded or failed.
 #[derive(Debug)]
 pub struct Committed {
     /// Its lane.
@@ -42,66 +42,66 @@ pub struct Committed {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct LaneQueue {
     batches: VecDeque<WriteBatch>,
-    /// The rest of the visit; below zero: a debt.
+    /// The rest of the quantum in bytes; a debt if negative.
     left: i64,
-    /// The batch before these is being written in chunks.
+    /// The batch before these is staged.
     staged: bool,
 }
 
-impl Waiting {
+impl LaneQueue {
     fn is_empty(&self) -> bool {
         self.batches.is_empty() && !self.staged
     }
 }
 
-/// Batches that wait for the log.
+/// Batches that wait for their commit.
 #[derive(Debug)]
 pub struct Commits {
-    lanes: HashMap<Lane, Waiting>,
+    lanes: HashMap<Lane, LaneQueue>,
     /// Lanes with batches or a debt; the first one's visit has begun.
     order: VecDeque<Lane>,
-    /// The lane whose batch is being written in chunks.
+    /// The lane whose batch is staged.
     staged: Option<Lane>,
     commit_bytes: u64,
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Debug)]
 enum Step {
-    /// These are appended, with one sync for all. None: nothing waits.
+    /// Append these batches with one fsync. Empty if none waits.
     Together(Vec<(Lane, WriteBatch)>),
-    /// This one has a commit of its own, or is written in chunks.
+    /// Commit this batch alone, or stage it.
     Alone(Lane, WriteBatch),
-    /// One more chunk.
+    /// Write one more chunk of the staged batch.
     Chunk(Lane),
 }
 
 impl Commits {
-    /// None wait; `commit_bytes` as in `Config`.
+    /// An empty schedule; `commit_bytes` as in `Config`.
     #[must_use]
     pub fn new(commit_bytes: u32) -> Self {
         let commit_bytes = commit_bytes.into();
         Self { lanes: HashMap::new(), order: VecDeque::new(), staged: None, commit_bytes }
     }
 
-    /// One more batch.
+    /// Adds a batch to its lane.
     pub fn push(&mut self, lane: Lane, batch: WriteBatch) {
         let waiting = self.lanes.entry(lane).or_insert_with(|| {
             self.order.push_back(lane);
-            Waiting::default()
+            LaneQueue::default()
         });
         waiting.batches.push_back(batch);
     }
 
-    /// Nothing waits.
+    /// Whether no batch waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lanes.values().all(Waiting::is_empty)
+        self.lanes.values().all(LaneQueue::is_empty)
     }
 
-    /// Writes and syncs one commit, or one chunk; adds the batches that are done to `done`.
+    /// Writes and syncs one commit or one chunk, and adds the completed batches to `done`.
     pub fn step<D: Disk>(&mut self, log: &mut Log<D>, done: &mut Vec<Committed>) {
         match self.next(log.chunk_bytes()) {
             Step::Together(batches) => {
@@ -135,10 +135,10 @@ impl Commits {
     fn next(&mut self, chunk_bytes: u64) -> Step {
         let mut taken = Vec::new();
         let mut room = self.commit_bytes;
-        let quantum = (self.commit_bytes / VISITS_OF_COMMIT).max(1) as i64;
-        // So many lanes in turn wait for the batch that is written in chunks.
-        let mut held = 0;
-        while held < self.order.len()
+        let quantum = (self.commit_bytes / QUANTA_PER_COMMIT).max(1) as i64;
+        // Consecutive lanes that wait for the staged batch.
+        let mut skipped = 0;
+        while skipped < self.order.len()
             && let Some(&lane) = self.order.front()
             && let Some(waiting) = self.lanes.get_mut(&lane)
         {
@@ -152,7 +152,7 @@ impl Commits {
             }
             if waiting.left <= 0 {
                 self.order.rotate_left(1);
-                held = 0;
+                skipped = 0;
                 continue;
             }
             if waiting.staged {
@@ -167,7 +167,7 @@ impl Commits {
             if cost > self.commit_bytes + BATCH_COST {
                 if self.staged.is_some() {
                     self.order.rotate_left(1);
-                    held += 1;
+                    skipped += 1;
                     continue;
                 }
                 if taken.is_empty()
@@ -180,7 +180,7 @@ impl Commits {
             if cost > room && !taken.is_empty() {
                 break;
             }
-            held = 0;
+            skipped = 0;
             room = room.saturating_sub(cost);
             taken.extend(waiting.batches.pop_front().map(|batch| (lane, batch)));
             self.charge(lane, cost);
@@ -188,7 +188,7 @@ impl Commits {
         Step::Together(taken)
     }
 
-    /// The first lane has used so much of its visit; with nothing left it goes to the end.
+    /// Charges `cost` to the first lane; a lane without a rest of its quantum moves to the end.
     fn charge(&mut self, lane: Lane, cost: u64) {
         let Some(waiting) = self.lanes.get_mut(&lane) else { return };
         waiting.left -= cost as i64;
@@ -215,7 +215,7 @@ impl Commits {
     }
 }
 
-/// One sync for batches that were appended.
+/// Syncs appended batches at once.
 fn sync<D: Disk>(log: &mut Log<D>, appended: &mut [Committed]) {
     if appended.is_empty() {
         return;

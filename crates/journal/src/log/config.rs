@@ -6,22 +6,22 @@ use super::segment::BLOCK_BYTES;
 /// How the log uses its disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Size of a segment. A group of records that is larger gets a segment of its own. From 16 KiB
-    /// to 1 GiB; smaller ones give space back sooner, larger ones have fewer pauses (a sync and an
+    /// Size of a segment, from 16 KiB to 1 GiB. A larger group of records gets a segment of its
+    /// own. Small segments are reclaimed sooner; large ones cause fewer pauses (an fsync and an
     /// index each).
     pub segment_bytes: u32,
     /// Empty segments that new messages never use, so that removals, state, drops and compaction
     /// continue when the disk is full.
     pub reserve_segments: usize,
-    /// Empty segments kept for use: those written once before make cheaper commits than fresh ones.
-    /// At least the reserve and one.
+    /// Empty segments kept for reuse: commits to a segment that was written before are cheaper. At
+    /// least one more than the reserve.
     pub spare_segments_max: usize,
     /// Compaction starts when the log is larger than twice its live bytes plus this many segments.
     pub slack_segments: u32,
-    /// What one sync makes durable at most, but for a batch that cannot be divided. Larger ones are
+    /// Maximum bytes of one commit, except for a batch that cannot be divided. Larger batches are
     /// written in chunks of this size ([`Log::stage`](super::Log::stage)).
     pub commit_bytes: u32,
-    /// A random number for a new log: it prevents messages that imitate records.
+    /// A random number for a new log, so that no message body can imitate a record.
     pub secret: u32,
 }
 
@@ -46,7 +46,7 @@ impl Config {
     }
 }
 
-/// Bytes of a group of records at most.
+/// Maximum bytes of a group of records.
 pub const GROUP_BYTES_MAX: u32 = 1 << 30;
 
 /// Why the log cannot be opened.
@@ -67,25 +67,25 @@ pub enum OpenError {
     Disk(#[from] Fault),
 }
 
-/// Why a batch was not taken.
+/// Why a batch was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no room for another segment: nothing of it is in the log. The batch may be offered
-    /// again when there is.
+    /// The disk has no space for another segment; no part of the batch is in the log. The caller
+    /// may retry when there is space.
     #[error("no room for another segment: {0}")]
     NoRoom(Fault),
-    /// A group of records is too large ever to be taken.
+    /// A group of records exceeds the limit.
     #[error("a group of {bytes} bytes is over the limit of {GROUP_BYTES_MAX}")]
     TooLarge {
         /// Its bytes.
         bytes: u64,
     },
-    /// A write or a sync of it has failed, and the log has stopped: it may be there after the next
-    /// start, or not.
-    #[error("it may or may not be on disk: {0}")]
+    /// A write or an fsync of the batch failed, and the log has stopped: the batch may or may not
+    /// be there after the next start.
+    #[error("the batch may or may not be on disk: {0}")]
     Unsure(String),
-    /// An earlier write or fsync failed: the log accepts no writes; reads continue. Only opening
-    /// the log again helps.
+    /// An earlier write or fsync failed: the log accepts no writes until it is reopened; reads
+    /// continue.
     #[error("the log has stopped: {0}")]
     Stopped(String),
 }
@@ -99,17 +99,17 @@ pub struct LogStats {
     pub spares: u64,
     /// Bytes of all segments with records.
     pub used_bytes: u64,
-    /// Messages that are alive, counted once for each queue that has them.
+    /// Live messages, counted once for each queue that has them.
     pub alive_messages: u64,
-    /// Bytes that are needed: of those messages (once for each queue, yet never more than their
-    /// segment has), and of state and removals where they fill a segment.
+    /// Live bytes: of those messages (once for each queue, but at most the size of their segment),
+    /// and of state and removals where they fill a segment.
     pub alive_bytes: u64,
     /// Records appended since the log was opened.
     pub records: u64,
     /// Bytes appended since then.
     pub appended_bytes: u64,
-    /// Syncs since then.
+    /// fsync calls since then.
     pub syncs: u64,
-    /// Messages written again so that their segment can go.
+    /// Messages copied by compaction.
     pub copied: u64,
 }

@@ -1,4 +1,4 @@
-//! Which messages a part of a segment has, for the catalog.
+//! The messages of a part of a segment, for the catalog.
 //!
 //! ```text
 //! messages  queues: count, then each queue, ranges
@@ -22,13 +22,13 @@ pub(super) type Ranges = BTreeMap<u64, u64>;
 /// The messages of one queue.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
-    /// Messages that are there and were not removed there, in order.
+    /// Messages of this part that it does not also remove, in order.
     pub(super) messages: Vec<SeqRange>,
-    /// Messages that were removed there, wherever they lay, in order.
+    /// Messages that this part removes, from any segment, in order.
     pub(super) removed: Vec<SeqRange>,
-    /// What the queue stored with its newest message there, copies omitted.
+    /// Head of the newest message of this part, copies excluded.
     pub(super) newest: Vec<u8>,
-    /// What the queue stored with the first of `messages`, if that is known.
+    /// Head of the first of `messages`; empty if it is unknown.
     pub(super) oldest: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Contents {
     pub(super) fn of(lines: &[u8]) -> Self {
         let mut contents = Self::default();
         let mut newest: BTreeMap<u32, &[u8]> = BTreeMap::new();
-        // Messages that follow each other are mostly of one queue, which is looked up once.
+        // Consecutive messages usually belong to one queue, which is then looked up once.
         let mut current = (0, Listing::default(), &[][..]);
         let mut take = Take::new(lines);
         while let Some(line) = Line::take(&mut take) {
@@ -51,7 +51,7 @@ impl Contents {
             match Record::decode(kind, meta) {
                 Some(Record::Message(targets)) => {
                     for target in targets {
-                        contents.turn_to(target.queue, &mut current, &mut newest);
+                        contents.switch_to(target.queue, &mut current, &mut newest);
                         append(&mut current.1.messages, SeqRange { first: target.seq, last: target.seq });
                         if flags & COPY == 0 && !target.head.is_empty() {
                             current.2 = target.head;
@@ -59,11 +59,11 @@ impl Contents {
                     }
                 }
                 Some(Record::Remove(removed)) => {
-                    contents.turn_to(removed.queue, &mut current, &mut newest);
+                    contents.switch_to(removed.queue, &mut current, &mut newest);
                     removed.ranges.for_each(|range| append(&mut current.1.removed, range));
                 }
                 Some(Record::Drop { queue }) => {
-                    contents.turn_to(queue, &mut current, &mut newest);
+                    contents.switch_to(queue, &mut current, &mut newest);
                     (current.1, current.2) = (Listing::default(), &[]);
                     newest.remove(&queue);
                 }
@@ -77,15 +77,15 @@ impl Contents {
         }
         contents.queues.retain(|_, listing| !(listing.messages.is_empty() && listing.removed.is_empty()));
         for (queue, listing) in &mut contents.queues {
-            listing.tidy();
+            listing.normalize();
             listing.newest = newest.get(queue).map_or_else(Vec::new, |head| head.to_vec());
         }
         contents.find_oldest(lines);
         contents
     }
 
-    /// Takes up the listing of another queue.
-    fn turn_to<'a>(
+    /// Makes the listing of another queue the current one.
+    fn switch_to<'a>(
         &mut self,
         queue: u32,
         current: &mut (u32, Listing, &'a [u8]),
@@ -102,7 +102,7 @@ impl Contents {
         }
     }
 
-    /// The heads of the first messages, which mostly lie at the beginning.
+    /// Sets the head of each queue's first message. Most of them are near the beginning.
     fn find_oldest(&mut self, lines: &[u8]) {
         let firsts = self.queues.iter().filter_map(|(queue, listing)| Some((*queue, listing.messages.first()?.first)));
         let mut missing: BTreeMap<u32, u64> = firsts.collect();
@@ -119,7 +119,7 @@ impl Contents {
         }
     }
 
-    /// The contents of the part that follows.
+    /// Appends the contents of the following part.
     pub(super) fn join(&mut self, next: Self) {
         for (queue, next) in next.queues {
             let listing = self.queues.entry(queue).or_default();
@@ -130,7 +130,7 @@ impl Contents {
             if !next.newest.is_empty() {
                 listing.newest = next.newest;
             }
-            listing.tidy();
+            listing.normalize();
             match first(listing) {
                 Some(oldest) if firsts[0] == Some(oldest) => {}
                 Some(oldest) if firsts[1] == Some(oldest) => listing.oldest = next.oldest,
@@ -169,7 +169,7 @@ impl Contents {
         }
     }
 
-    /// As much as is there: an older release has written the messages alone.
+    /// Decodes all parts that are present: an older release has written only the messages.
     pub(super) fn take(take: &mut Take<'_>) -> Self {
         let mut contents = Self::default();
         let _ = contents.take_parts(take);
@@ -185,15 +185,15 @@ impl Contents {
 
     fn take_heads(&mut self, take: &mut Take<'_>, head: impl Fn(&mut Listing) -> &mut Vec<u8>) -> Option<()> {
         for _ in 0..take.varint()? {
-            let listing = self.queues.entry(take.small()?).or_default();
-            *head(listing) = take.counted()?.to_vec();
+            let listing = self.queues.entry(take.varint_u32()?).or_default();
+            *head(listing) = take.length_prefixed()?.to_vec();
         }
         Some(())
     }
 
     fn take_ranges(&mut self, take: &mut Take<'_>, ranges: impl Fn(&mut Listing) -> &mut Vec<SeqRange>) -> Option<()> {
         for _ in 0..take.varint()? {
-            let ranges = ranges(self.queues.entry(take.small()?).or_default());
+            let ranges = ranges(self.queues.entry(take.varint_u32()?).or_default());
             for _ in 0..take.varint()? {
                 let first = take.varint()?;
                 ranges.push(SeqRange { first, last: first.checked_add(take.varint()?)? });
@@ -204,16 +204,16 @@ impl Contents {
 }
 
 impl Listing {
-    fn tidy(&mut self) {
-        tidy(&mut self.messages);
-        tidy(&mut self.removed);
+    fn normalize(&mut self) {
+        normalize(&mut self.messages);
+        normalize(&mut self.removed);
         if !self.removed.is_empty() && !self.messages.is_empty() {
-            self.messages = without(&self.messages, &self.removed);
+            self.messages = difference(&self.messages, &self.removed);
         }
     }
 }
 
-/// Mostly the numbers rise: then the last range grows.
+/// Appends a range. Numbers usually ascend, so the last range is extended.
 fn append(ranges: &mut Vec<SeqRange>, range: SeqRange) {
     match ranges.last_mut() {
         Some(last) if last.last.checked_add(1) == Some(range.first) => last.last = range.last,
@@ -222,7 +222,7 @@ fn append(ranges: &mut Vec<SeqRange>, range: SeqRange) {
 }
 
 /// Puts ranges in order and joins those without a gap.
-fn tidy(ranges: &mut Vec<SeqRange>) {
+fn normalize(ranges: &mut Vec<SeqRange>) {
     if ranges.is_sorted_by(|one, next| one.last.checked_add(1).is_some_and(|end| end < next.first)) {
         return;
     }
@@ -236,8 +236,8 @@ fn tidy(ranges: &mut Vec<SeqRange>) {
     });
 }
 
-/// Ranges less others; both in order.
-fn without(ranges: &[SeqRange], others: &[SeqRange]) -> Vec<SeqRange> {
+/// `ranges` minus `others`; both are in order.
+fn difference(ranges: &[SeqRange], others: &[SeqRange]) -> Vec<SeqRange> {
     let mut left = Vec::new();
     let mut from = 0;
     for range in ranges {
@@ -254,14 +254,14 @@ fn without(ranges: &[SeqRange], others: &[SeqRange]) -> Vec<SeqRange> {
     left
 }
 
-/// Puts numbers in.
+/// Adds numbers.
 pub(super) fn add(ranges: &mut Ranges, first: u64, last: u64) {
-    // The same message may be in two of them: it was copied from one to the other.
+    // Two segments can list the same message, because compaction copied it.
     cut(ranges, first, last);
     ranges.insert(first, last);
 }
 
-/// Take numbers out.
+/// Removes numbers.
 pub(super) fn cut(ranges: &mut Ranges, first: u64, last: u64) {
     let before = ranges.range(..first).next_back().map(|(from, to)| (*from, *to));
     if let Some((from, to)) = before.filter(|(_, to)| *to >= first) {
@@ -320,7 +320,7 @@ mod tests {
                     append(into, SeqRange { first, last: first + len });
                     if message { &mut model.0 } else { &mut model.1 }.extend(first..=first + len);
                 }
-                listing.tidy();
+                listing.normalize();
                 listing.newest = vec![part.len() as u8];
                 listing.oldest = listing.messages.iter().map(|range| range.first as u8).take(1).collect();
                 let contents = Contents { queues: BTreeMap::from([(7, listing)]) };

@@ -1,29 +1,30 @@
-//! Where segments lie: files by number, or a simulation of them.
+//! The storage of segments: numbered files, or a simulation of them.
 
 use std::io::IoSlice;
 
 /// Errors of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// There is no room; nothing was made. Only `create` may return it without stopping the log.
+    /// The disk has no space left, and no segment was created. The log continues only if `create`
+    /// returned it.
     #[error("the disk is full")]
     Full,
-    /// No segment of this number: it was never made, or has been let go. One that ought to be there
-    /// and is not is a `Failed`: it may be back in a moment.
+    /// The segment was never created, or was deleted. An expected segment that is absent is
+    /// `Failed`, because it may be back later.
     #[error("there is no such segment")]
     Missing,
-    /// Anything else, in the words of the system.
+    /// Any other error, with the message of the operating system.
     #[error("{0}")]
     Failed(String),
 }
 
 /// A folder of segment files, each named by its number.
 ///
-/// One owner calls everything that changes something; readers may call `read` from other threads at
-/// the same time. Nothing is durable before `sync` (bytes of a segment) or `sync_folder` (which
-/// segments there are, and their names) has returned without a fault.
+/// Only one owner calls the methods that write; readers may call `read` from other threads at the
+/// same time. Bytes of a segment are durable once `sync` has succeeded. Creations, removals and
+/// renames of segments are durable once `sync_folder` has succeeded.
 pub trait Disk: Send + Sync {
-    /// Numbers of all segments there are, in any order.
+    /// The numbers of all existing segments, in any order.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -35,21 +36,20 @@ pub trait Disk: Send + Sync {
     /// `Missing`, or the existence cannot be determined.
     fn length(&self, segment: u32) -> Result<u64, Fault>;
 
-    /// Make a segment with all its room allocated, so that no write within it can find the disk
-    /// full. Its bytes read as anything. Where it fails, nothing is left behind.
+    /// Creates a segment with all its space allocated, so that later writes to it cannot fail on a
+    /// full disk. Its contents are undefined. A failed call leaves no file behind.
     ///
     /// # Errors
     /// `Full` if there is no space; otherwise the system's error.
     fn create(&self, segment: u32, bytes: u64) -> Result<(), Fault>;
 
-    /// Write all parts, one after the other, from an offset on. They lie within the segment's
-    /// length.
+    /// Writes all parts consecutively from an offset. They must fit the segment's length.
     ///
     /// # Errors
-    /// Some of it, or none, may have been written.
+    /// The system's error. Any part of the bytes may have been written.
     fn write(&self, segment: u32, offset: u64, parts: &[IoSlice<'_>]) -> Result<(), Fault>;
 
-    /// Read from an offset on until `into` is full or the segment ends; gives the number of bytes
+    /// Reads from an offset until `into` is full or the segment ends. Returns the number of bytes
     /// read.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub trait Disk: Send + Sync {
     /// `Missing`, or the system's error.
     fn remove(&self, segment: u32) -> Result<(), Fault>;
 
-    /// Give a segment another number, which is free. Its bytes stay as they are.
+    /// Renames a segment to an unused number. Its bytes do not change.
     ///
     /// # Errors
     /// `Missing`, or the system's error.

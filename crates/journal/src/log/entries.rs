@@ -1,8 +1,8 @@
 //! The live messages of one queue during recovery, ordered by number.
 //!
-//! Numbers mostly come in rising order and go in rising order: a sorted list with holes, which is
-//! packed when half of it is holes. A number that comes late (a message that compaction wrote
-//! again) waits in a tree.
+//! Messages are usually added and removed in ascending order. They are in a sorted list with holes,
+//! which is packed when half of it is holes. A number out of order (a message that compaction
+//! copied) is kept in a tree.
 
 use std::collections::BTreeMap;
 
@@ -18,24 +18,24 @@ struct Entry {
     place: RecordLocation,
     head: u32,
     damaged: bool,
-    gone: bool,
+    removed: bool,
 }
 
 /// All messages of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     list: Vec<Entry>,
-    late: BTreeMap<u64, Entry>,
+    out_of_order: BTreeMap<u64, Entry>,
     heads: Vec<u8>,
-    /// Where the head put last lies: most heads are like the one before.
+    /// Offset of the last head: most heads equal the one before.
     last_head: Option<u32>,
     holes: usize,
-    /// Where the last removal ended: the next one mostly begins there.
+    /// End of the last removal: the next one usually begins there.
     hint: usize,
 }
 
 impl Entries {
-    /// Take in a message; gives where it lay before, if it is known already.
+    /// Adds a message. Returns its former location if it is known already.
     pub(super) fn insert(
         &mut self,
         seq: u64,
@@ -43,37 +43,37 @@ impl Entries {
         head: &[u8],
         damaged: bool,
     ) -> Option<RecordLocation> {
-        let entry = Entry { seq, place, head: self.put_head(head), damaged, gone: false };
+        let entry = Entry { seq, place, head: self.put_head(head), damaged, removed: false };
         if self.list.last().is_none_or(|last| last.seq < seq) {
             self.list.push(entry);
             return None;
         }
         match self.list.binary_search_by_key(&seq, |entry| entry.seq) {
-            Ok(at) if !self.list[at].gone => Some(std::mem::replace(&mut self.list[at], entry).place),
+            Ok(at) if !self.list[at].removed => Some(std::mem::replace(&mut self.list[at], entry).place),
             Ok(at) => {
                 self.holes -= 1;
                 self.list[at] = entry;
                 None
             }
-            Err(_) => self.late.insert(seq, entry).map(|before| before.place),
+            Err(_) => self.out_of_order.insert(seq, entry).map(|before| before.place),
         }
     }
 
-    /// Take messages out, telling where each lay.
-    pub(super) fn remove(&mut self, range: SeqRange, mut lay: impl FnMut(RecordLocation)) {
+    /// Removes messages and calls `on_removed` with the location of each.
+    pub(super) fn remove(&mut self, range: SeqRange, mut on_removed: impl FnMut(RecordLocation)) {
         let mut at = self.first_from(range.first);
         while let Some(entry) = self.list.get_mut(at).filter(|entry| entry.seq <= range.last) {
-            if !entry.gone {
-                entry.gone = true;
+            if !entry.removed {
+                entry.removed = true;
                 self.holes += 1;
-                lay(entry.place);
+                on_removed(entry.place);
             }
             at += 1;
         }
         self.hint = at;
-        while let Some((&seq, _)) = self.late.range(range.first..=range.last).next() {
-            if let Some(entry) = self.late.remove(&seq) {
-                lay(entry.place);
+        while let Some((&seq, _)) = self.out_of_order.range(range.first..=range.last).next() {
+            if let Some(entry) = self.out_of_order.remove(&seq) {
+                on_removed(entry.place);
             }
         }
         if self.holes >= HOLES_MIN && self.holes * 2 > self.list.len() {
@@ -81,21 +81,21 @@ impl Entries {
         }
     }
 
-    /// How many are alive.
+    /// The number of live messages.
     pub(super) fn len(&self) -> usize {
-        self.list.len() - self.holes + self.late.len()
+        self.list.len() - self.holes + self.out_of_order.len()
     }
 
-    /// Each that is alive, in order: number, place, head, damaged.
+    /// The live messages in order: number, location, head, damaged.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, RecordLocation, &[u8], bool)> {
-        let mut late = self.late.values().peekable();
-        let mut list = self.list.iter().filter(|entry| !entry.gone).peekable();
+        let mut out_of_order = self.out_of_order.values().peekable();
+        let mut list = self.list.iter().filter(|entry| !entry.removed).peekable();
         std::iter::from_fn(move || {
-            let late_first = match (late.peek(), list.peek()) {
-                (Some(late), Some(listed)) => late.seq < listed.seq,
-                (late, _) => late.is_some(),
+            let out_of_order_first = match (out_of_order.peek(), list.peek()) {
+                (Some(out_of_order), Some(listed)) => out_of_order.seq < listed.seq,
+                (out_of_order, _) => out_of_order.is_some(),
             };
-            if late_first { late.next() } else { list.next() }
+            if out_of_order_first { out_of_order.next() } else { list.next() }
         })
         .map(|entry| (entry.seq, entry.place, self.head(entry.head), entry.damaged))
     }
@@ -120,8 +120,7 @@ impl Entries {
         {
             return last;
         }
-        // 4 GiB of heads are more than 60 million messages of one queue, each with another head of
-        // the greatest size.
+        // 4 GiB are more than 60 million different heads of maximum size in one queue.
         let at = u32::try_from(self.heads.len()).expect("heads of one queue have at most 4 GiB");
         self.heads.push(head.len() as u8);
         self.heads.extend_from_slice(head);
@@ -132,17 +131,17 @@ impl Entries {
     fn pack(&mut self) {
         let heads = std::mem::take(&mut self.heads);
         let mut list = std::mem::take(&mut self.list);
-        list.retain(|entry| !entry.gone);
+        list.retain(|entry| !entry.removed);
         let head = |at: u32| &heads[at as usize + 1..][..usize::from(heads[at as usize])];
         self.last_head = None;
         for entry in &mut list {
             entry.head = self.put_head(head(entry.head));
         }
-        let mut late = std::mem::take(&mut self.late);
-        for entry in late.values_mut() {
+        let mut out_of_order = std::mem::take(&mut self.out_of_order);
+        for entry in out_of_order.values_mut() {
             entry.head = self.put_head(head(entry.head));
         }
-        self.late = late;
+        self.out_of_order = out_of_order;
         self.list = list;
         self.holes = 0;
         self.hint = 0;
@@ -167,22 +166,22 @@ mod tests {
             let mut next = 0;
             for (n, (add, seq, len, head)) in steps.into_iter().enumerate() {
                 if add {
-                    // Sometimes an old number again, mostly some new ones.
+                    // Usually some new numbers, sometimes a known one.
                     let count = if len % 5 == 0 { 1 } else { len };
                     for offset in 0..count {
                         let seq = if len % 5 == 0 { seq } else { next + offset };
                         let head = vec![head; usize::from(head)];
-                        let lay = entries.insert(seq, place(n as u32), &head, false);
-                        prop_assert_eq!(lay, model.insert(seq, (place(n as u32), head)).map(|(place, _)| place));
+                        let before = entries.insert(seq, place(n as u32), &head, false);
+                        prop_assert_eq!(before, model.insert(seq, (place(n as u32), head)).map(|(place, _)| place));
                         next = next.max(seq);
                     }
                     next += 1;
                 } else {
-                    let mut lay = Vec::new();
-                    entries.remove(SeqRange { first: seq, last: seq + len }, |place| lay.push(place));
-                    let gone: Vec<u64> = model.range(seq..=seq + len).map(|(&seq, _)| seq).collect();
-                    prop_assert_eq!(lay.len(), gone.len());
-                    for seq in gone {
+                    let mut freed = Vec::new();
+                    entries.remove(SeqRange { first: seq, last: seq + len }, |place| freed.push(place));
+                    let expected: Vec<u64> = model.range(seq..=seq + len).map(|(&seq, _)| seq).collect();
+                    prop_assert_eq!(freed.len(), expected.len());
+                    for seq in expected {
                         model.remove(&seq);
                     }
                 }

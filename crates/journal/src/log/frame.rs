@@ -1,4 +1,4 @@
-//! A record's frame, and the one bit that may be wrong in it.
+//! The frame of a record, its checksum, and the repair of a single flipped bit.
 //!
 //! ```text
 //!  0  u32  head CRC   CRC-32C over 4..24 and meta, begun with the segment's salt and the frame's offset
@@ -7,15 +7,15 @@
 //!  7  u8   flags      1 more of the group follows, 2 a copy
 //!  8  u32  meta bytes
 //! 12  u32  body bytes
-//! 16  u32  body CRC   CRC-32C over the body, without salt: the sender's thread makes it
-//! 20  u32  synced     bytes of this segment known to be durable when this was written
+//! 16  u32  body CRC   CRC-32C over the body, without salt: the sender's thread computes it
+//! 20  u32  synced     durable bytes of this segment when the frame was written
 //! 24  meta, body, zeros up to a multiple of 8
 //! ```
 //!
-//! Numbers are little-endian. A salt belongs to one segment and is never used again, and the CRC of
-//! the same bytes under another salt is always another one, so bytes of a recycled segment's former
-//! life never pass. Clients do not know the salt: no body can be made that passes for a record when
-//! framing is searched for.
+//! Numbers are little-endian. Each segment has its own salt, which is never reused, and the same
+//! bytes have a different CRC under a different salt. Old bytes of a recycled segment therefore
+//! never pass the check. Clients do not know the salt, so no message body can imitate a record
+//! while a scan searches for frames.
 
 use super::wire::{set_u32, u32_at};
 
@@ -25,14 +25,14 @@ pub(super) const HEAD_BYTES: usize = 24;
 pub(super) const ALIGN: usize = 8;
 /// More of the group follows.
 pub(super) const MORE: u8 = 1;
-/// The message lay somewhere else before.
+/// The message is a copy made by compaction.
 pub(super) const COPY: u8 = 2;
 /// Only in an index: the body is known to be damaged.
 pub(super) const DAMAGED: u8 = 4;
 
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// Length with the zeros after it.
+/// Length with padding.
 pub(super) fn padded(len: usize) -> usize {
     len.next_multiple_of(ALIGN)
 }
@@ -49,12 +49,12 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Bytes of the frame without the zeros; `None` where no segment could hold it.
+    /// Bytes of the frame without padding; `None` if no segment could hold it.
     pub(super) fn frame_len(&self) -> Option<u32> {
         (HEAD_BYTES as u32).checked_add(self.meta_len)?.checked_add(self.body_len)
     }
 
-    /// Put a head without `synced` and CRC, which `stamp` adds.
+    /// Appends the head without magic and CRC, which `stamp` adds.
     pub(super) fn put(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&[0; 6]);
         into.extend_from_slice(&[self.kind, self.flags]);
@@ -91,22 +91,22 @@ impl Salt {
         ((self.0.wrapping_mul(0x9E37_79B1) >> 16) as u16 | 1).to_le_bytes()
     }
 
-    fn start(self, offset: u32) -> u32 {
-        // For one offset still one start a salt; for one salt another one each offset.
+    fn crc_seed(self, offset: u32) -> u32 {
+        // The seed is unique by salt for each offset, and by offset for each salt.
         self.0 ^ (offset / ALIGN as u32).wrapping_mul(0x85EB_CA6B)
     }
 }
 
-/// Finish a frame's head for the place where it will lie. `frame` has at least head and meta.
+/// Completes the head of a frame for its location. `frame` has at least head and meta.
 pub(super) fn stamp(frame: &mut [u8], meta_len: usize, salt: Salt, offset: u32, synced: u32) {
     frame[4..6].copy_from_slice(&salt.magic());
     set_u32(frame, 20, synced);
-    let crc = crc32c::crc32c_append(salt.start(offset), &frame[4..HEAD_BYTES + meta_len]);
+    let crc = crc32c::crc32c_append(salt.crc_seed(offset), &frame[4..HEAD_BYTES + meta_len]);
     set_u32(frame, 0, crc);
 }
 
-/// The head of a whole frame, if its magic and CRC are right. `bytes` begins at the frame and may
-/// be longer.
+/// The head of a complete frame, if its magic and CRC are valid. `bytes` begins at the frame and
+/// may be longer.
 pub(super) fn check(bytes: &[u8], salt: Salt, offset: u32) -> Option<Head> {
     if bytes.len() < HEAD_BYTES || bytes[4..6] != salt.magic() {
         return None;
@@ -114,10 +114,10 @@ pub(super) fn check(bytes: &[u8], salt: Salt, offset: u32) -> Option<Head> {
     let head = Head::take(bytes);
     let end = HEAD_BYTES.checked_add(head.meta_len as usize)?;
     let covered = bytes.get(4..end)?;
-    (crc32c::crc32c_append(salt.start(offset), covered) == u32_at(bytes, 0)).then_some(head)
+    (crc32c::crc32c_append(salt.crc_seed(offset), covered) == u32_at(bytes, 0)).then_some(head)
 }
 
-/// Turn back the one bit that is wrong in a frame's head or meta, if that makes it right.
+/// Corrects a single flipped bit in a frame's head or meta, if that makes the checksum valid.
 ///
 /// Changes `bytes` only where it succeeds. Random bytes pass with a chance of about 1 in 2^40, so
 /// call this only where a frame must lie, never while searching for one.
@@ -138,7 +138,7 @@ pub(super) fn repair(bytes: &mut [u8], salt: Salt, offset: u32) -> Option<Head> 
         }
         return head;
     }
-    // A wrong length changes the range of the CRC: try each.
+    // A flipped bit of the length changes the range of the CRC, so each bit is tried.
     let meta_len = u32_at(bytes, 8);
     for bit in 0..32 {
         set_u32(bytes, 8, meta_len ^ (1 << bit));
@@ -149,7 +149,7 @@ pub(super) fn repair(bytes: &mut [u8], salt: Salt, offset: u32) -> Option<Head> 
     set_u32(bytes, 8, meta_len);
     let end = HEAD_BYTES.checked_add(meta_len as usize)?;
     let covered = bytes.get(4..end)?;
-    let wrong = crc32c::crc32c_append(salt.start(offset), covered) ^ u32_at(bytes, 0);
+    let wrong = crc32c::crc32c_append(salt.crc_seed(offset), covered) ^ u32_at(bytes, 0);
     match flipped_bit(covered.len(), wrong)? {
         Flip::InCrc => set_u32(bytes, 0, u32_at(bytes, 0) ^ wrong),
         Flip::At { byte, mask } => bytes[4 + byte] ^= mask,
@@ -157,21 +157,21 @@ pub(super) fn repair(bytes: &mut [u8], salt: Salt, offset: u32) -> Option<Head> 
     check(bytes, salt, offset)
 }
 
-/// Where the one wrong bit is.
+/// The position of the flipped bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flip {
     InCrc,
     At { byte: usize, mask: u8 },
 }
 
-/// The one bit among `len` bytes, or in their CRC, that makes a CRC wrong by `wrong` (the exclusive
-/// or of what is and what should be), if there is one. Takes some nanoseconds a byte.
+/// The single bit among `len` bytes, or in their CRC, that changes the CRC by `wrong` (actual xor
+/// expected), if there is one. Takes some nanoseconds a byte.
 pub(super) fn flipped_bit(len: usize, wrong: u32) -> Option<Flip> {
     if wrong.count_ones() == 1 {
         return Some(Flip::InCrc);
     }
-    // The effect of each bit of the last byte on the CRC; the effect of a bit one byte earlier
-    // follows after eight more steps.
+    // The effect of each bit of the last byte on the CRC. The effect of the same bit one byte
+    // earlier is that after eight more steps.
     let mut effects: [u32; 8] = std::array::from_fn(|bit| eight_steps(1 << bit));
     for byte in (0..len).rev() {
         if let Some(bit) = effects.iter().position(|&effect| effect == wrong) {

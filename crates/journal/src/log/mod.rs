@@ -5,14 +5,13 @@
 //! - A *shard* fills a [`WriteBatch`] (declare, message, remove, state, copy, groups) and passes it
 //!   to the log's owner, as it passes batches to other shards. The shard knows the live messages:
 //!   it keeps a [`RecordLocation`] for each and names it again on removal ([`Removal`]).
-//! - The *owner* is one thread of the node with the [`Log`]: it gives all batches that have come to
-//!   [`Commits`], whose step [`Log::append`]s some, [`Log::sync`]s once, and gives them back. That
-//!   is group commit without a timer: while one sync runs, the next batches come together. A batch
-//!   too large for that is written in chunks ([`Log::stage`]), with other batches between. After
-//!   each step one [`Log::turn`], which gives space back; [`Log::rest`] when nothing has come for a
-//!   while.
-//! - A [`Reader`] reads bodies by their places, from any thread.
-//! - [`Disk`] is all the log knows of files.
+//! - The *owner* is one thread of the node with the [`Log`]. It passes all received batches to
+//!   [`Commits`]. One step of it [`Log::append`]s some batches, [`Log::sync`]s once, and returns
+//!   the batches. That is group commit without a timer: batches accumulate while an fsync runs. A
+//!   larger batch is staged in chunks ([`Log::stage`]), with other batches in between. The owner
+//!   calls [`Log::turn`] after each step to reclaim space, and [`Log::rest`] after some idle time.
+//! - A [`Reader`] reads bodies by their record locations, from any thread.
+//! - [`Disk`] abstracts the file system.
 //!
 //! ```text
 //! let (mut log, recovered) = Log::open(disk, config)?;       // recovered.queues: messages in order, state, next_seq
@@ -27,16 +26,18 @@
 //! batch.remove(&mut removal);
 //! ```
 //!
-//! Declarations and the numbers of the messages of each segment are written a second time
-//! (`catalog`), so that the loss of a declaration or of a segment is known by queue and number: for
-//! the segment in use up to [`Log::close`], or to the last entry before a crash.
+//! The catalog (`catalog`) holds a second copy of the declarations and of the message numbers of
+//! each segment. Recovery can therefore name the lost queues and messages when a declaration or a
+//! segment is lost. For the active segment the catalog is complete after [`Log::close`], and after
+//! a crash up to its last entry.
 //!
 //! After a crash or power loss the log is a prefix of what was appended, at least up to the last
 //! successful fsync, with whole groups, in order. A flipped bit costs at most its own record. A
 //! failed write or fsync stops the log permanently; reads continue. A full disk refuses new
 //! messages and still takes removals, state and drops, from a reserve.
 //!
-//! Absent on purpose: threads, time, and the index of live messages, which belongs to the queues.
+//! The module deliberately has no threads, no clock and no index of live messages; the queues keep
+//! that index.
 
 mod assembled;
 mod batch;

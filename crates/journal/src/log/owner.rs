@@ -1,11 +1,11 @@
-//! The log's owner: takes batches, commits them, gives space back.
+//! The log's owner: appends and commits batches, and manages segments.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use super::batch::{Frame, Run, WriteBatch};
-use super::catalog::{CATALOG, Catalog, Known as Catalogued, Listed, losses};
+use super::catalog::{CATALOG, Catalog, CatalogEntries, Listed, losses};
 use super::config::{Config, GROUP_BYTES_MAX, LogStats, OpenError, Refused};
 use super::disk::{Disk, Fault};
 use super::facts::Facts;
@@ -13,12 +13,12 @@ use super::frame::{COPY, Salt, stamp};
 use super::read::Reader;
 use super::record::{Kind, Record, Target, put_targets};
 use super::recover::{Lines, Recovered, Replay, lines};
-use super::scan::Known as Extent;
-use super::segment::{BLOCK_BYTES, FORMAT_VERSION, Opened, Seal, first_block, open, sealed_block};
+use super::scan::Extent;
+use super::segment::{BLOCK_BYTES, FORMAT_VERSION, HeaderState, Seal, first_block, open, sealed_block};
 use super::space::Space;
 use super::staged::Staged;
 
-/// Spare room for an index that becomes larger than estimated.
+/// Extra space for an index that becomes larger than estimated.
 pub(super) const SLACK_BYTES: u32 = 256;
 
 /// The segment that is written to.
@@ -27,9 +27,9 @@ pub(super) struct Active {
     size: u32,
     /// Its first block is written.
     pub(super) begun: bool,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub(super) end: u32,
-    /// Up to here it is durable.
+    /// End of the durable bytes.
     pub(super) synced: u32,
     /// `end` after the last mark.
     pub(super) marked: u32,
@@ -39,7 +39,7 @@ pub(super) struct Active {
     pub(super) listed: ListedUpTo,
 }
 
-/// What of a segment the catalog lists.
+/// The part of a segment that the catalog lists.
 pub(super) struct ListedUpTo {
     pub(super) end: u32,
     /// Bytes of the index.
@@ -62,8 +62,8 @@ impl Active {
         }
     }
 
-    /// All of it is durable.
-    pub(super) fn is_synced(&mut self) {
+    /// Records that all of it is durable.
+    pub(super) fn set_synced(&mut self) {
         (self.synced, self.synced_lines) = (self.end, self.index.len());
     }
 
@@ -101,7 +101,7 @@ pub struct Log<D> {
     scratch: Vec<u8>,
     pub(super) read_fault: Option<(u32, Fault)>,
     compacting: Option<u32>,
-    /// The second copy; none if the disk had no room for it.
+    /// The catalog; none if the disk had no space for it.
     pub(super) catalog: Option<Catalog>,
 }
 
@@ -115,18 +115,18 @@ impl<D> std::fmt::Debug for Log<D> {
 }
 
 impl<D: Disk> Log<D> {
-    /// Open the log that lies on a disk, or begin one on an empty disk. Reads the indexes of full
-    /// segments and the records of the last one; bodies only there.
+    /// Opens the log of a disk, or creates one on an empty disk. Reads the indexes of sealed
+    /// segments, and the records of the last segment with their bodies.
     ///
     /// # Errors
     /// `Version` if another format is found, `Disk` if the disk cannot be read. If it cannot be
     /// written, the log opens and has stopped.
     pub fn open(disk: Arc<D>, config: Config) -> Result<(Self, Recovered), OpenError> {
         let config = config.checked();
-        // Nothing of it is needed to open the log.
-        let catalogued = Catalogued::on(&*disk).unwrap_or_default();
+        // The log opens without the catalog, so an unreadable one is ignored.
+        let catalogued = CatalogEntries::on(&*disk).unwrap_or_default();
         let mut found = DiskContents::on(&*disk)?;
-        found.trust(&catalogued);
+        found.apply_catalog(&catalogued);
         let secret = found.secret.unwrap_or(config.secret);
         let mut replay = Replay::default();
         let (mut tail, mut segments) = (None, BTreeMap::new());
@@ -148,7 +148,7 @@ impl<D: Disk> Log<D> {
         }
         let losses = losses(&*disk, &found.used, secret, &suspects, &catalogued)?;
         for (segment, lost) in suspects.iter().filter_map(|it| Some((it, catalogued.segments.get(it)?))) {
-            replay.miss(*segment, lost.end());
+            replay.add_missing_end(*segment, lost.end());
         }
         let (recovered, space, facts) = replay.finish(&catalogued, &losses);
         let mut log = Self {
@@ -169,19 +169,19 @@ impl<D: Disk> Log<D> {
             compacting: None,
             catalog: None,
         };
-        if let Err(fault) = log.settle(tail, &found.spares) {
+        if let Err(fault) = log.seal_and_renumber(tail, &found.spares) {
             log.stop("the last segment cannot be closed", &fault);
             return Ok((log, recovered));
         }
         let named = recovered.queues.iter().filter_map(|queue| Some((queue.queue, queue.declared.as_ref()?)));
         log.create_catalog(named.map(|(queue, (uid, name))| (queue, uid, name.as_str())), &segments);
-        log.declare_again(&recovered);
+        log.rewrite_declarations(&recovered);
         Ok((log, recovered))
     }
 
-    /// Closes the segment that was being written, so that bytes behind its end never count, and
-    /// renumbers the spare segments, so that records begun in them never count.
-    fn settle(&mut self, tail: Option<(u32, Lines)>, spares: &[u32]) -> Result<(), Fault> {
+    /// Seals the last segment, so that bytes behind its end are never read as records, and
+    /// renumbers the spares, so that unfinished records in them never are either.
+    fn seal_and_renumber(&mut self, tail: Option<(u32, Lines)>, spares: &[u32]) -> Result<(), Fault> {
         if let Some((number, lines)) = tail {
             self.seal(number, lines.end, &lines.index)?;
         }
@@ -211,25 +211,25 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Something that reads messages, for any thread.
+    /// A reader of messages, for any thread.
     #[must_use]
     pub fn reader(&self) -> Reader<D> {
         Reader::new(Arc::clone(&self.disk), self.secret)
     }
 
-    /// The disk it lies on.
+    /// The disk of the log.
     #[must_use]
     pub fn disk(&self) -> &D {
         &self.disk
     }
 
-    /// How it uses its disk.
+    /// The configuration.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Why nothing is taken any more, if so.
+    /// Why the log has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&str> {
         self.stopped.as_deref()
@@ -245,12 +245,12 @@ impl<D: Disk> Log<D> {
         LogStats { segments, spares, used_bytes, alive_messages, alive_bytes, ..self.stats }
     }
 
-    /// Write a batch. It counts once `sync` has returned; its messages have their places from now
-    /// on.
+    /// Writes a batch. Its messages have their locations from now on, and are durable once `sync`
+    /// has returned.
     ///
     /// # Errors
-    /// Nothing of it was taken: `NoRoom` (may be offered again), `TooLarge`, or `Stopped`. The
-    /// outcome is unknown: `Unsure`.
+    /// The batch is refused: `NoRoom` (the caller may retry), `TooLarge`, or `Stopped`. The outcome
+    /// is unknown: `Unsure`.
     ///
     /// # Panics
     /// A group of the batch has no end.
@@ -259,7 +259,7 @@ impl<D: Disk> Log<D> {
         self.fetch(batch);
         batch.runs.clear();
         let pieces = self.plan(batch)?;
-        let mut numbers = self.prepare(&pieces, batch.grows)?;
+        let mut numbers = self.prepare(&pieces, batch.has_new_messages)?;
         for piece in pieces {
             if piece.begins.is_some()
                 && let Some((number, size)) = numbers.pop_front()
@@ -272,7 +272,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Make everything appended durable. Batches may be answered when it has returned.
+    /// Makes all appended batches durable. Their outcomes may be sent once it has returned.
     ///
     /// # Errors
     /// `Unsure` for records appended since the last successful fsync; `Stopped` if there are none.
@@ -290,16 +290,16 @@ impl<D: Disk> Log<D> {
             if let Err(fault) = self.disk.sync(active.number) {
                 return Err(self.stop("a sync failed", &fault));
             }
-            active.is_synced();
+            active.set_synced();
             self.stats.syncs += 1;
         }
         self.dirty = false;
         Ok(())
     }
 
-    /// A segment of which so little is alive that its owners should have it written again
-    /// (`WriteBatch::copy`), a part each turn; the same one until nothing in it is alive. Requested
-    /// only while the log is larger than twice its live bytes.
+    /// The segment to compact: the queues should copy its live messages (`WriteBatch::copy`), some
+    /// each turn. It is the same segment until it has no live message. `None` while the log is
+    /// smaller than twice its live bytes.
     pub fn wants_compacted(&mut self) -> Option<u32> {
         let alive = |number: u32| self.space.segments.get(&number).is_some_and(|segment| segment.messages > 0);
         if !self.compacting.is_some_and(alive) {
@@ -309,9 +309,8 @@ impl<D: Disk> Log<D> {
         self.compacting
     }
 
-    /// Its owners have nothing to write again of a segment that was to be compacted, though
-    /// something in it counts as alive: a message that cannot be read. It is left alone until less
-    /// of it is alive, and others have their turn.
+    /// Skips a segment in compaction, because no queue can copy its remaining live messages: they
+    /// cannot be read. It is skipped until its number of live messages changes.
     pub fn pass_over(&mut self, segment: u32) {
         if let Some(segment) = self.space.segments.get_mut(&segment) {
             segment.passed_over = Some(segment.messages);
@@ -341,17 +340,17 @@ impl<D: Disk> Log<D> {
         self.dirty
     }
 
-    /// Too few spares for the reserve and the next segment.
+    /// Whether there are too few spares for the reserve and the next segment.
     pub(super) fn lacks_spare(&self) -> bool {
         self.spares.len() <= self.config.reserve_segments
     }
 
-    /// Let a segment go: it becomes a spare, or its file is removed.
+    /// Releases a segment: it becomes a spare, or its file is removed.
     pub(super) fn release(&mut self, number: u32) -> Result<(), Refused> {
         if let Some(catalog) = &mut self.catalog {
-            // It must not be missed.
+            // Recovery must not report the segment as missing.
             catalog.release(number);
-            self.keep_catalog();
+            self.write_catalog();
             self.check()?;
         }
         let size = self.space.get(number).size;
@@ -362,37 +361,37 @@ impl<D: Disk> Log<D> {
         } else {
             self.disk.remove(number)
         };
-        let changed = changed.or_else(gone_already);
+        let changed = changed.or_else(ignore_missing);
         // Removals in other segments are needed until this segment is deleted.
         let changed = changed.and_then(|()| self.disk.sync_folder());
         changed.map_err(|fault| self.stop("a segment cannot be released", &fault))?;
-        self.space.gone(number);
+        self.space.remove_segment(number);
         Ok(())
     }
 
-    /// Syncs all records, seals the segment in use and lists it in the catalog. The next start then
-    /// detects the loss of a file.
+    /// Syncs all records, seals the active segment and lists it in the catalog, so that the next
+    /// start detects the loss of a file.
     ///
     /// # Errors
-    /// `Unsure` when the disk fails, `Stopped` ever after.
+    /// `Unsure` when the disk fails, and `Stopped` from then on.
     pub fn close(&mut self) -> Result<(), Refused> {
         self.sync()?;
         self.close_active()?;
-        self.keep_catalog();
+        self.write_catalog();
         self.check()
     }
 
-    /// Records how far the log is durable. Call it after some idle time (a second, for example).
-    /// The next batch records the same, but until then damage to the last records would look like
-    /// an unfinished write. Costs a small write, and one with a sync in the catalog.
+    /// Records how much of the log is durable. Call it after some idle time (a second, for
+    /// example). The next batch records the same, but until then damage to the last records would
+    /// look like an unfinished write. Costs a small write, and a write with fsync of the catalog.
     ///
     /// # Errors
-    /// `Unsure` when the disk fails, `Stopped` ever after.
+    /// `Unsure` when the disk fails, and `Stopped` from then on.
     pub fn rest(&mut self) -> Result<(), Refused> {
         self.check()?;
         if !self.dirty {
             self.list_active(1);
-            self.keep_catalog();
+            self.write_catalog();
             self.check()?;
         }
         let secret = self.secret;
@@ -417,7 +416,7 @@ impl<D: Disk> Log<D> {
         number
     }
 
-    /// Read the messages that shall be copied, and put them at the batch's end.
+    /// Reads the messages to copy, and appends them to the batch.
     fn fetch(&mut self, batch: &mut WriteBatch) {
         let reader = self.reader();
         let mut buffer = std::mem::take(&mut self.scratch);
@@ -451,7 +450,8 @@ impl<D: Disk> Log<D> {
         self.scratch = buffer;
     }
 
-    /// Which frames go where: groups stay whole, and each piece fits with its lines of the index.
+    /// Divides a batch among segments. Groups are not divided, and each piece fits its segment
+    /// together with its index lines.
     fn plan(&self, batch: &WriteBatch) -> Result<Vec<Piece>, Refused> {
         let mut pieces = vec![Piece { frames: 0..0, begins: None }];
         let mut room = self.active.as_ref().map_or(0, Active::room);
@@ -482,10 +482,10 @@ impl<D: Disk> Log<D> {
         Ok(pieces)
     }
 
-    /// Have all segments that a batch begins ready before anything of it is written.
-    fn prepare(&mut self, pieces: &[Piece], grows: bool) -> Result<VecDeque<(u32, u32)>, Refused> {
+    /// Prepares all segments that a batch begins, before any part of it is written.
+    fn prepare(&mut self, pieces: &[Piece], has_new_messages: bool) -> Result<VecDeque<(u32, u32)>, Refused> {
         let mut ready = VecDeque::new();
-        let keep = if grows { self.config.reserve_segments } else { 0 };
+        let keep = if has_new_messages { self.config.reserve_segments } else { 0 };
         for needs in pieces.iter().filter_map(|piece| piece.begins) {
             let taken = if needs > u64::from(self.config.segment_bytes) {
                 self.create_large(needs)
@@ -495,7 +495,7 @@ impl<D: Disk> Log<D> {
             match taken {
                 Ok(number) => ready.push_back(number),
                 Err(refused) => {
-                    self.give_back(ready);
+                    self.return_segments(ready);
                     return Err(refused);
                 }
             }
@@ -511,7 +511,7 @@ impl<D: Disk> Log<D> {
         Ok((number, self.config.segment_bytes))
     }
 
-    /// One more empty segment.
+    /// Creates one more empty segment.
     pub(super) fn add_spare(&mut self) -> Result<(), Refused> {
         let number = self.number();
         self.disk.create(number, self.config.segment_bytes.into()).map_err(Refused::NoRoom)?;
@@ -520,7 +520,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// A segment for a group that fits no other.
+    /// Creates a segment for a group larger than a normal segment.
     fn create_large(&mut self, bytes: u64) -> Result<(u32, u32), Refused> {
         let number = self.number();
         self.disk.create(number, bytes).map_err(Refused::NoRoom)?;
@@ -528,8 +528,8 @@ impl<D: Disk> Log<D> {
         Ok((number, bytes as u32))
     }
 
-    /// Spares get numbers above that of a segment that comes before them: numbers rise in the order
-    /// of use.
+    /// Renumbers the spares above a segment that is used before them: segments are used in
+    /// ascending order.
     pub(super) fn raise_spares(&mut self, above: u32) -> Result<(), Refused> {
         let raised = self.renumber_spares(above).and_then(|()| self.disk.sync_folder());
         raised.map_err(|fault| self.stop("the folder cannot be changed", &fault))
@@ -539,14 +539,14 @@ impl<D: Disk> Log<D> {
         while self.spares.front().is_some_and(|&spare| spare < above) {
             let number = self.number();
             let raised = self.disk.recycle(self.spares[0], number).map(|()| self.spares.push_back(number));
-            raised.or_else(gone_already)?;
+            raised.or_else(ignore_missing)?;
             self.spares.pop_front();
         }
         Ok(())
     }
 
-    /// Segments that were made ready and are not used after all.
-    fn give_back(&mut self, ready: VecDeque<(u32, u32)>) {
+    /// Returns prepared segments that are not used after all.
+    fn return_segments(&mut self, ready: VecDeque<(u32, u32)>) {
         for (number, size) in ready.into_iter().rev() {
             if size == self.config.segment_bytes {
                 self.spares.push_front(number);
@@ -556,8 +556,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Close the segment that is written to, and begin another one. All before it is durable then,
-    /// so only the last segment can ever have a torn end.
+    /// Seals the active segment and begins another one. All earlier segments are then durable, so
+    /// only the last segment can have a torn end.
     fn roll(&mut self, number: u32, size: u32) -> Result<(), Refused> {
         self.complete_staged_below(number)?;
         self.close_active()?;
@@ -578,7 +578,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Write a segment's index and its end, and make all of it durable.
+    /// Writes the index and the seal of a segment, and makes all of it durable.
     fn seal(&mut self, number: u32, end: u32, index: &[u8]) -> Result<(), Fault> {
         let size = self.disk.length(number)?;
         let fits = u64::from(end) + index.len() as u64 <= size;
@@ -631,7 +631,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// A batch is written: counts the bytes it added and freed.
+    /// Accounts for the bytes that a written batch added and freed.
     pub(super) fn account(&mut self, batch: &WriteBatch) {
         let mut runs = batch.runs.iter().peekable();
         let mut segment = 0;
@@ -646,7 +646,7 @@ impl<D: Disk> Log<D> {
                     known.bytes += u64::from(frame.targets) * u64::from(frame.len);
                 }
                 Kind::Mark => {}
-                Kind::Remove | Kind::State | Kind::Declare | Kind::Drop => self.note(batch, frame, segment),
+                Kind::Remove | Kind::State | Kind::Declare | Kind::Drop => self.apply_record(batch, frame, segment),
             }
         }
         for copy in batch.copies.iter().filter_map(|copy| copy.frame.map(|frame| (copy.from.segment, frame))) {
@@ -658,7 +658,7 @@ impl<D: Disk> Log<D> {
         self.space.free(&batch.freed);
     }
 
-    fn note(&mut self, batch: &WriteBatch, frame: &Frame, segment: u32) {
+    fn apply_record(&mut self, batch: &WriteBatch, frame: &Frame, segment: u32) {
         let start = frame.at as usize + super::frame::HEAD_BYTES;
         let meta = &batch.bytes[start..start + frame.meta_len as usize];
         match Record::decode(frame.kind as u8, meta) {
@@ -670,7 +670,7 @@ impl<D: Disk> Log<D> {
                 self.facts.apply(&record, segment, &mut self.space);
             }
             Some(record) => self.facts.apply(&record, segment, &mut self.space),
-            None => debug_assert!(false, "a record of our own cannot be read"),
+            None => debug_assert!(false, "a record of this batch cannot be decoded"),
         }
     }
 }
@@ -680,7 +680,7 @@ fn index_span(batch: &WriteBatch, frames: &std::ops::Range<usize>) -> std::ops::
     end(frames.start)..end(frames.end)
 }
 
-/// Bytes that some frames take in a segment, with their lines of the index.
+/// The size of some frames in a segment, with their index lines.
 fn span_bytes(batch: &WriteBatch, frames: std::ops::Range<usize>) -> u64 {
     let end = batch.frames.get(frames.end).map_or(batch.bytes.len(), |frame| frame.at as usize);
     (end - batch.frames[frames.start].at as usize + index_span(batch, &frames).len()) as u64
@@ -706,25 +706,26 @@ impl DiskContents {
             let mut block = [0; BLOCK_BYTES];
             disk.read(number, 0, &mut block)?;
             match open(&block, number) {
-                Opened::Used { salt } => {
+                HeaderState::Used { salt } => {
                     found.secret.get_or_insert(salt.wrapping_sub(number));
                     // Segments are used in the order of their numbers, so earlier ones were used
                     // too, regardless of their first blocks.
                     found.used.append(&mut found.spares);
                     found.used.push(number);
                 }
-                Opened::Foreign { version } => {
+                HeaderState::OtherVersion { version } => {
                     return Err(OpenError::Version { segment: number, found: version, known: FORMAT_VERSION });
                 }
-                Opened::Spare => found.spares.push(number),
+                HeaderState::Spare => found.spares.push(number),
             }
         }
         Ok(found)
     }
 
-    /// A segment that the catalog lists has lost its first block, and is no spare. No number is
-    /// used again, not even that of a file which is missing.
-    fn trust(&mut self, catalogued: &Catalogued) {
+    /// Counts a spare that the catalog lists as a used segment: it has lost its first block. New
+    /// numbers are above all numbers of the catalog, so that even the number of a missing file is
+    /// not reused.
+    fn apply_catalog(&mut self, catalogued: &CatalogEntries) {
         let listed = self.spares.extract_if(.., |spare| catalogued.segments.contains_key(spare));
         self.used.extend(listed);
         self.used.sort_unstable();
@@ -734,7 +735,7 @@ impl DiskContents {
 }
 
 /// A file that no message needs counts as released when it is missing.
-fn gone_already(fault: Fault) -> Result<(), Fault> {
+fn ignore_missing(fault: Fault) -> Result<(), Fault> {
     match fault {
         Fault::Missing => Ok(()),
         fault => Err(fault),

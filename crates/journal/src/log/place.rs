@@ -1,23 +1,23 @@
-//! Locations of records, and the bytes that are obsolete there.
+//! Locations of records, and the space that removals free.
 
-/// Where a message lies in the log: 12 bytes, kept by the queue for each of its messages.
+/// The location of a message in the log: 12 bytes, which the queue keeps for each message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordLocation {
     /// The segment's number.
     pub segment: u32,
-    /// Where its frame begins.
+    /// The offset of its frame.
     pub offset: u32,
     /// Bytes of the whole frame.
     pub len: u32,
 }
 
-/// How much is no longer needed, segment by segment.
+/// Freed messages and bytes by segment.
 #[derive(Clone, Debug, Default)]
 pub struct Freed {
     list: Vec<FreedIn>,
 }
 
-/// How much is no longer needed in one segment.
+/// Freed messages and bytes of one segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreedIn {
     pub(super) segment: u32,
@@ -26,23 +26,23 @@ pub(super) struct FreedIn {
 }
 
 impl Freed {
-    /// One queue no longer needs the message at this place.
+    /// Frees the message at a location for one queue.
     pub fn add(&mut self, place: RecordLocation) {
         self.put(FreedIn { segment: place.segment, messages: 1, bytes: place.len.into() });
     }
 
-    /// Nothing in it.
+    /// Whether nothing is freed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Forget all, keep the room.
+    /// Removes all entries and keeps the allocation.
     pub fn clear(&mut self) {
         self.list.clear();
     }
 
-    /// Adds everything of another one.
+    /// Adds all entries of another one.
     pub fn join(&mut self, other: &Self) {
         for &freed in &other.list {
             self.put(freed);
@@ -53,14 +53,13 @@ impl Freed {
         self.list.iter().copied()
     }
 
-    /// The segments it is about.
+    /// The segments with freed space.
     pub(super) fn segments(&self) -> impl Iterator<Item = u32> {
         self.list.iter().map(|freed| freed.segment)
     }
 
     fn put(&mut self, freed: FreedIn) {
-        // Messages that go together mostly lie together: the last one is nearly always the right
-        // one.
+        // Messages removed together are usually in one segment, so the last entry usually matches.
         match self.list.iter_mut().rev().find(|known| known.segment == freed.segment) {
             Some(known) => {
                 known.messages += freed.messages;

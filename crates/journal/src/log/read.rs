@@ -1,4 +1,4 @@
-//! Reading messages back, beside the owner and from any thread.
+//! Reading messages, from any thread and concurrently with the owner.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use super::frame::{HEAD_BYTES, Salt, check, repair};
 use super::place::RecordLocation;
 use super::record::{Kind, Record, Targets};
 
-/// Most that is read at once for messages that lie side by side.
+/// Maximum bytes of one read of several adjacent messages.
 const RUN_BYTES: u32 = 256 << 10;
-/// Most bytes between two messages that one read combines.
+/// Maximum gap between two messages of one read, in bytes.
 const GAP_BYTES: u32 = 4 << 10;
 
 /// Why a message cannot be read.
@@ -22,14 +22,14 @@ pub enum ReadError {
     /// The disk cannot be read.
     #[error("segment {} cannot be read: {fault}", place.segment)]
     Disk {
-        /// The messages to read.
+        /// The location of the message.
         place: RecordLocation,
         /// The error of the disk.
         fault: Fault,
     },
 }
 
-/// Reads messages by their places. Cheap to clone; every thread may have its own.
+/// Reads messages by their locations. It is cheap to clone, so each thread may have its own.
 #[derive(Debug)]
 pub struct Reader<D> {
     disk: Arc<D>,
@@ -47,7 +47,7 @@ impl<D: Disk> Reader<D> {
         Self { disk, secret }
     }
 
-    /// The body of the message at a place, checked; `buffer` is overwritten and holds it.
+    /// The verified body of the message at a location, in `buffer`, which is overwritten.
     ///
     /// # Errors
     /// `Damaged` where a check fails, `Disk` where the disk cannot be read.
@@ -55,8 +55,8 @@ impl<D: Disk> Reader<D> {
         self.message(place, buffer).map(|(_, body)| body)
     }
 
-    /// As [`Reader::read`], of many: each is given to `each`, in the order of their places, which
-    /// are sorted. Those that lie side by side are read at once.
+    /// Reads many messages and passes each result to `each`. `places` is sorted, and results follow
+    /// that order. Adjacent messages are read at once.
     pub fn read_all(
         &self,
         places: &mut [RecordLocation],
@@ -70,8 +70,8 @@ impl<D: Disk> Reader<D> {
             let together;
             (together, rest) = rest.split_at(count);
             buffer.resize((end - first.offset) as usize, 0);
-            // Messages that cannot be read together are read one by one: one fault does not fail
-            // the others.
+            // If a combined read fails, each message is read alone, so one fault does not fail the
+            // others.
             let read = match together {
                 [_] => None,
                 _ => self.disk.read(first.segment, first.offset.into(), buffer).ok(),
@@ -80,7 +80,7 @@ impl<D: Disk> Reader<D> {
             for place in together {
                 if whole {
                     let from = (place.offset - first.offset) as usize;
-                    each(*place, self.judge(*place, &mut buffer[from..][..place.len as usize]).map(|(_, body)| body));
+                    each(*place, self.verify(*place, &mut buffer[from..][..place.len as usize]).map(|(_, body)| body));
                 } else {
                     each(*place, self.read(*place, buffer));
                 }
@@ -88,7 +88,7 @@ impl<D: Disk> Reader<D> {
         }
     }
 
-    /// The targets and the body of the message at a place.
+    /// The targets and the body of the message at a location.
     pub(super) fn message<'a>(
         &self,
         place: RecordLocation,
@@ -101,11 +101,11 @@ impl<D: Disk> Reader<D> {
             fault => ReadError::Disk { place, fault },
         })?;
         buffer.truncate(read);
-        self.judge(place, buffer)
+        self.verify(place, buffer)
     }
 
-    /// The bytes read at a location, if they are the message written there.
-    fn judge<'a>(&self, place: RecordLocation, buffer: &'a mut [u8]) -> Result<(Targets<'a>, &'a [u8]), ReadError> {
+    /// Verifies that the bytes read at a location are the message written there.
+    fn verify<'a>(&self, place: RecordLocation, buffer: &'a mut [u8]) -> Result<(Targets<'a>, &'a [u8]), ReadError> {
         let salt = Salt::of(self.secret, place.segment);
         let head = check(buffer, salt, place.offset).or_else(|| repair(buffer, salt, place.offset));
         let head = head.filter(|head| head.frame_len() == Some(place.len) && head.kind == Kind::Message as u8);
@@ -118,7 +118,7 @@ impl<D: Disk> Reader<D> {
     }
 }
 
-/// How many of the first places are read together, and where the last of them ends.
+/// The number of leading locations that one read covers, and the end of that read.
 fn run(places: &[RecordLocation]) -> (usize, u32) {
     let end_of = |place: &RecordLocation| place.offset.saturating_add(place.len);
     let Some(first) = places.first() else { return (0, 0) };

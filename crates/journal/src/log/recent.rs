@@ -1,4 +1,4 @@
-//! Batches that returned, kept for a while: a consumer that keeps up never reads the disk.
+//! A cache of recently committed batches, so that a consumer that keeps up never reads the disk.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,14 +8,14 @@ use super::batch::WriteBatch;
 use super::frame::HEAD_BYTES;
 use super::place::RecordLocation;
 
-/// Messages of at least so many bytes share their memory with those who dispatch them.
+/// Messages of at least this size are dispatched without copying their memory.
 pub const SHARED_BYTES: usize = 1 << 20;
 /// The overhead of a batch in addition to its bytes.
 const BATCH_BYTES: usize = 1024;
-/// Emptied batches that are kept for their room.
+/// Empty batches kept for their allocations.
 const SPARES: usize = 8;
 
-/// Where a run of frames begins in a batch, and how long it is.
+/// The location of a run of frames in a batch and in its segment.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     batch: u64,
@@ -33,18 +33,18 @@ impl Run {
     }
 }
 
-/// A batch, and for how many queues its messages are still there.
+/// A batch, and the number of references of queues to its messages.
 #[derive(Debug)]
 struct CachedBatch {
     batch: WriteBatch,
-    /// The bytes of a batch with a large message, which others may keep.
+    /// The bytes of a batch with a large message, which dispatched deliveries share.
     shared: Option<Arc<Vec<u8>>>,
     bytes: usize,
     needed: u64,
 }
 
-/// The newest part of the log, in memory, up to a bound in bytes: the oldest batches make room, and
-/// before them those of which no message is needed any more.
+/// The newest batches of the log in memory, bounded in bytes. A batch without live messages is
+/// dropped first, then the oldest.
 #[derive(Debug)]
 pub struct Recent {
     batches: VecDeque<CachedBatch>,
@@ -52,7 +52,7 @@ pub struct Recent {
     first: u64,
     /// By segment and offset.
     runs: BTreeMap<(u32, u32), Run>,
-    /// The runs requested last, for reading and for forgetting.
+    /// The last used run for reading, and for forgetting.
     last: [Cell<Option<Run>>; 2],
     bytes: usize,
     bytes_max: usize,
@@ -60,7 +60,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Nothing yet, and never more than `bytes_max` and one batch.
+    /// An empty cache, which holds at most `bytes_max` bytes and one batch.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Recent {
         }
     }
 
-    /// An empty batch, one with room if there is one.
+    /// An empty batch, with recycled allocations if available.
     pub fn spare(&mut self) -> WriteBatch {
         self.spares.pop().unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl Recent {
         let bytes = batch.heap_bytes() + BATCH_BYTES;
         let needed = batch.frames.iter().map(|frame| u64::from(frame.targets)).sum();
         self.bytes += bytes;
-        // The room of other batches is used again.
+        // Deliveries share the memory of a batch with a large message, so it is not recycled.
         let is_large = batch.frames.iter().any(|frame| frame.len as usize >= SHARED_BYTES);
         let shared = is_large.then(|| Arc::new(std::mem::take(&mut batch.bytes)));
         self.batches.push_back(CachedBatch { batch, shared, bytes, needed });
@@ -107,14 +107,14 @@ impl Recent {
         self.first += 1;
     }
 
-    /// Takes the messages out of the batch at an index, and keeps its room for another.
+    /// Removes the messages of the batch at an index, and recycles its allocations.
     fn empty(&mut self, index: usize) {
         let Some(kept) = self.batches.get_mut(index) else { return };
         let batch = std::mem::take(&mut kept.batch);
         kept.shared = None;
         self.bytes -= std::mem::take(&mut kept.bytes);
         for (_, _, segment, offset) in batch.layout() {
-            // A recycled segment may have put another run there.
+            // A newer batch may have a run at this location, in a recycled segment.
             if self.runs.get(&(segment, offset)).is_some_and(|run| run.batch == self.first + index as u64) {
                 self.runs.remove(&(segment, offset));
             }
@@ -131,7 +131,7 @@ impl Recent {
         }
     }
 
-    /// The body of the message at a place, if it is here.
+    /// The body of the message at a location, if it is cached.
     #[must_use]
     #[inline]
     pub fn body(&self, place: RecordLocation) -> Option<&[u8]> {
@@ -144,15 +144,15 @@ impl Recent {
         frame.get(HEAD_BYTES + meta_len as usize..)
     }
 
-    /// The memory in which the message at a place lies, if others may keep it.
+    /// The memory that holds the message at a location, if it can be shared.
     #[must_use]
     pub fn shared(&self, place: RecordLocation) -> Option<&Arc<Vec<u8>>> {
         let run = self.run(place, &self.last[0])?;
         self.batches.get((run.batch - self.first) as usize)?.shared.as_ref()
     }
 
-    /// One queue no longer needs the message at a place. A batch without live messages is dropped
-    /// at once, so that the next one is written to warm memory.
+    /// Releases the message at a location for one queue. A batch without live messages is dropped
+    /// at once, so that the next batch is written to warm memory.
     #[inline]
     pub fn forget(&mut self, place: RecordLocation) {
         let Some(run) = self.run(place, &self.last[1]) else { return };

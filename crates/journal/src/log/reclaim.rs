@@ -1,4 +1,4 @@
-//! Giving space back, one step at a time.
+//! Reclaiming space, one step at a time.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::disk::{Disk, Fault};
 use super::owner::Log;
 use super::record::{Kind, Line, Record, put_declare, put_drop, put_remove, put_state};
 use super::recover::{Lines, lines};
-use super::scan::Known;
-use super::space::Legible;
+use super::scan::Extent;
+use super::space::Readable;
 use super::wire::Take;
 
 impl<D: Disk> Log<D> {
@@ -19,14 +19,14 @@ impl<D: Disk> Log<D> {
     /// of the usual size.
     ///
     /// # Errors
-    /// `Unsure` when the disk fails to write, `Stopped` ever after. A full disk is no error here,
-    /// nor is a segment that cannot be read ([`Log::take_read_fault`]): the step is left for later.
+    /// `Unsure` when a write fails, and `Stopped` from then on. Neither a full disk nor an
+    /// unreadable segment ([`Log::take_read_fault`]) is an error here: the step is postponed.
     pub fn turn(&mut self) -> Result<bool, Refused> {
         self.check()?;
-        self.list_active_in_turn();
-        self.keep_catalog();
+        self.list_active_if_due();
+        self.write_catalog();
         self.check()?;
-        // Nothing goes before all that takes its place is durable.
+        // A segment is deleted only once the copies of its records are durable.
         if !self.is_dirty()
             && let Some(segment) = self.space.emptied(self.active())
             && self.reclaim(segment)?
@@ -42,42 +42,42 @@ impl<D: Disk> Log<D> {
         Ok(false)
     }
 
-    /// A segment that was to be let go and could not be read, since the last call. It stays until
-    /// [`Log::retry_reads`].
+    /// The segment that could not be read for its reclaim since the last call, and the error. The
+    /// segment stays until [`Log::retry_reads`].
     pub fn take_read_fault(&mut self) -> Option<(u32, Fault)> {
         self.read_fault.take()
     }
 
-    /// Segments that could not be read when they were to be let go, and have not been since.
+    /// Segments that could not be read for their reclaim, and were not read since.
     pub fn unreadable(&self) -> impl Iterator<Item = u32> {
         let segments = self.space.segments.iter();
-        segments.filter(|(_, segment)| segment.legible != Legible::Yes).map(|(&number, _)| number)
+        segments.filter(|(_, segment)| segment.readable != Readable::Yes).map(|(&number, _)| number)
     }
 
-    /// Lets [`Log::turn`] read segments again that could not be read.
+    /// Lets [`Log::turn`] retry the segments that could not be read.
     pub fn retry_reads(&mut self) {
-        for segment in self.space.segments.values_mut().filter(|segment| segment.legible == Legible::No) {
-            segment.legible = Legible::Again;
+        for segment in self.space.segments.values_mut().filter(|segment| segment.readable == Readable::No) {
+            segment.readable = Readable::Retry;
         }
     }
 
-    /// Deletes a segment that has no live message, now or after its remaining records were copied.
+    /// Deletes a segment without live messages, or first copies its remaining live records.
     fn reclaim(&mut self, number: u32) -> Result<bool, Refused> {
         let segment = self.space.get(number);
-        let needed = segment.facts > 0 || !segment.removes_in.is_empty();
-        if segment.carried || !needed {
+        let needed = segment.facts > 0 || !segment.removes_from.is_empty();
+        if segment.is_copied || !needed {
             return self.release(number).map(|()| true);
         }
-        let lines = match lines(&*self.disk, number, self.salt(number), Known::Whole) {
+        let lines = match lines(&*self.disk, number, self.salt(number), Extent::Whole) {
             Ok(lines) => lines,
             Err(fault) => {
-                // Nothing is lost: the segment stays, and with it what it holds.
-                self.space.get(number).legible = Legible::No;
+                // The segment stays with its records, so nothing is lost.
+                self.space.get(number).readable = Readable::No;
                 self.read_fault = Some((number, fault));
                 return Ok(true);
             }
         };
-        self.space.get(number).legible = Legible::Yes;
+        self.space.get(number).readable = Readable::Yes;
         let mut batch = WriteBatch::new();
         self.copy_live(number, &lines, &mut batch);
         if !self.space.get(number).is_worth_copying((batch.bytes.len() + batch.index.len()) as u64) {
@@ -88,7 +88,7 @@ impl<D: Disk> Log<D> {
             Err(Refused::NoRoom(_)) => return Ok(false),
             Err(refused) => return Err(refused),
         }
-        self.space.get(number).carried = true;
+        self.space.get(number).is_copied = true;
         Ok(true)
     }
 
@@ -126,13 +126,13 @@ impl<D: Disk> Log<D> {
         for (&queue, record) in queues {
             let Some(fact) = self.facts.queue(queue).filter(|fact| fact.segment == number) else { continue };
             match record {
-                Record::Declare { uid, name, .. } if !fact.gone => {
+                Record::Declare { uid, name, .. } if !fact.deleted => {
                     batch.push(Kind::Declare, 0, 0, |meta| put_declare(meta, queue, uid, name), &[]);
                 }
-                _ if fact.gone && self.space.exists_in(fact.first..number) => {
+                _ if fact.deleted && self.space.exists_in(fact.first..number) => {
                     batch.push(Kind::Drop, 0, 0, |meta| put_drop(meta, queue), &[]);
                 }
-                _ if fact.gone => self.facts.forget_queue(queue, &mut self.space),
+                _ if fact.deleted => self.facts.forget_queue(queue, &mut self.space),
                 _ => {}
             }
         }
@@ -141,7 +141,7 @@ impl<D: Disk> Log<D> {
     fn copy_live_states(&mut self, number: u32, states: &BTreeMap<(u32, &[u8]), &[u8]>, batch: &mut WriteBatch) {
         for (&(queue, key), value) in states {
             let Some(fact) = self.facts.state(queue, key).filter(|fact| fact.segment == number) else { continue };
-            if fact.gone && !self.space.exists_in(fact.first..number) {
+            if fact.deleted && !self.space.exists_in(fact.first..number) {
                 self.facts.forget_state(queue, key, &mut self.space);
             } else {
                 batch.push(Kind::State, 0, 0, |meta| put_state(meta, queue, key, value), &[]);

@@ -9,16 +9,15 @@
 //! state    queue, key length, key, value
 //! ```
 //!
-//! Numbers are varints unless stated otherwise. `segments` of a removal are those where the removed
-//! messages lie: as long as one of them exists the removal is needed.
+//! Numbers are varints unless stated otherwise. `segments` of a removal are the segments of the
+//! removed messages: the removal is needed as long as one of them exists.
 
 use super::wire::{Take, put_varint};
 
-/// Bytes a queue may keep with each of its messages, to have them after a restart without reading
-/// the body.
+/// Maximum bytes that a queue may store with each message and read at a restart without its body.
 pub const HEAD_BYTES_MAX: usize = 64;
 
-/// The kind of a record. The numbers are on disk and are never used for anything else.
+/// The kind of a record. The numbers are part of the format and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -30,7 +29,7 @@ pub(super) enum Kind {
     State = 5,
 }
 
-/// A message's place in one queue.
+/// A message in one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The queue's short number.
@@ -62,29 +61,29 @@ pub(super) enum Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Read a meta; `None` for an unknown kind or one that breaks the layout.
+    /// Decodes a meta; `None` for an unknown kind or an invalid layout.
     pub(super) fn decode(kind: u8, meta: &'a [u8]) -> Option<Self> {
         let mut take = Take::new(meta);
         Some(match kind {
             0 => Self::Mark,
             1 => {
-                let queue = take.small()?;
+                let queue = take.varint_u32()?;
                 let uid = take.bytes(16)?.try_into().ok()?;
                 Self::Declare { queue, uid, name: str::from_utf8(take.bytes(take.left())?).ok()? }
             }
-            2 => Self::Drop { queue: take.small()? },
-            3 => Self::Message(Targets { left: take.small()?, take }),
+            2 => Self::Drop { queue: take.varint_u32()? },
+            3 => Self::Message(Targets { left: take.varint_u32()?, take }),
             4 => {
-                let queue = take.small()?;
-                let ranges = Ranges { left: take.small()?, end: 0, take };
+                let queue = take.varint_u32()?;
+                let ranges = Ranges { left: take.varint_u32()?, end: 0, take };
                 let mut after = ranges;
                 after.by_ref().for_each(drop);
                 let mut take = after.take;
-                Self::Remove(Removed { queue, ranges, segments: Segments { left: take.small()?, take } })
+                Self::Remove(Removed { queue, ranges, segments: Segments { left: take.varint_u32()?, take } })
             }
             5 => {
-                let queue = take.small()?;
-                let key = take.counted()?;
+                let queue = take.varint_u32()?;
+                let key = take.length_prefixed()?;
                 Self::State { queue, key, value: take.bytes(take.left())? }
             }
             _ => return None,
@@ -92,7 +91,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The targets of a message. Ends early where the layout is broken.
+/// The targets of a message. The iterator ends early at an invalid layout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Targets<'a> {
     left: u32,
@@ -104,7 +103,7 @@ impl<'a> Iterator for Targets<'a> {
 
     fn next(&mut self) -> Option<Target<'a>> {
         self.left = self.left.checked_sub(1)?;
-        let queue = self.take.small()?;
+        let queue = self.take.varint_u32()?;
         let seq = self.take.varint()?;
         let len = self.take.byte()?;
         Some(Target { queue, seq, head: self.take.bytes(usize::from(len))? })
@@ -151,7 +150,7 @@ impl Iterator for Segments<'_> {
 
     fn next(&mut self) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
-        self.take.small()
+        self.take.varint_u32()
     }
 }
 
@@ -165,7 +164,7 @@ pub(super) fn put_drop(into: &mut Vec<u8>, queue: u32) {
     put_varint(into, queue.into());
 }
 
-/// Heads longer than `HEAD_BYTES_MAX` are a mistake of the caller.
+/// Encodes targets. Panics on a head longer than `HEAD_BYTES_MAX`.
 pub(super) fn put_targets(into: &mut Vec<u8>, targets: &[Target<'_>]) {
     put_varint(into, targets.len() as u64);
     for target in targets {
@@ -205,14 +204,14 @@ pub(super) fn put_state(into: &mut Vec<u8>, queue: u32, key: &[u8], value: &[u8]
 ///
 /// ```text
 /// u8 kind + 16 * flags   varint meta bytes   varint body bytes   meta
-/// u8 15                  varint bytes of the segment that say nothing (only after damage)
+/// u8 15                  varint bytes of the segment without a readable record (only after damage)
 /// ```
 pub(super) enum Line<'a> {
     Frame { kind: u8, flags: u8, body_len: u32, meta: &'a [u8] },
-    Nothing { bytes: u32 },
+    Gap { bytes: u32 },
 }
 
-const NOTHING: u8 = 15;
+const GAP: u8 = 15;
 
 impl<'a> Line<'a> {
     pub(super) fn put(&self, into: &mut Vec<u8>) {
@@ -223,21 +222,21 @@ impl<'a> Line<'a> {
                 put_varint(into, body_len.into());
                 into.extend_from_slice(meta);
             }
-            Self::Nothing { bytes } => {
-                into.push(NOTHING);
+            Self::Gap { bytes } => {
+                into.push(GAP);
                 put_varint(into, bytes.into());
             }
         }
     }
 
-    /// The next line; `None` at the end or where the layout is broken.
+    /// The next line; `None` at the end or at an invalid layout.
     pub(super) fn take(take: &mut Take<'a>) -> Option<Self> {
         let first = take.byte()?;
-        if first == NOTHING {
-            return Some(Self::Nothing { bytes: take.small()? });
+        if first == GAP {
+            return Some(Self::Gap { bytes: take.varint_u32()? });
         }
-        let meta_len = take.small()?;
-        let body_len = take.small()?;
+        let meta_len = take.varint_u32()?;
+        let body_len = take.varint_u32()?;
         let meta = take.bytes(meta_len as usize)?;
         Some(Self::Frame { kind: first & 15, flags: first >> 4, body_len, meta })
     }

@@ -1,15 +1,15 @@
-//! From the contents of the disk to the live messages.
+//! Recovery: reads the live messages and the state of all queues from the disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::catalog::{Known as Catalogued, Losses};
+use super::catalog::{CatalogEntries, Losses};
 use super::disk::{Disk, Fault};
 use super::entries::Entries;
 use super::facts::{Fact, Facts};
 use super::frame::{DAMAGED, HEAD_BYTES, Salt, padded};
 use super::place::RecordLocation;
 use super::record::{Line, Record, SeqRange};
-use super::scan::{Known, scan};
+use super::scan::{Extent, scan};
 use super::segment::{BLOCK_BYTES, Seal, seal};
 use super::space::Space;
 use super::wire::Take;
@@ -19,12 +19,11 @@ use super::wire::Take;
 pub struct Recovered {
     /// Every queue that was declared and not dropped, in the order of their numbers.
     pub queues: Vec<RecoveredQueue>,
-    /// Damaged bytes that were durable. Damaged messages are named at their queues instead.
+    /// Damaged ranges of durable bytes. A damaged message is reported in its queue instead.
     pub gaps: Vec<Gap>,
-    /// Records of which one flipped bit was corrected; nothing of them is lost.
+    /// Records with one corrected bit; none of them is lost.
     pub repaired: u64,
-    /// Segments that were read record by record, because they were being written or their index was
-    /// damaged.
+    /// Segments read record by record, because they were active or their index was damaged.
     pub scanned_segments: u32,
     /// A number above every queue number ever seen.
     pub next_queue: u32,
@@ -35,9 +34,9 @@ pub struct Recovered {
 pub struct Gap {
     /// The segment they lie in.
     pub segment: u32,
-    /// Where they begin.
+    /// Their offset.
     pub offset: u32,
-    /// How many.
+    /// Their number.
     pub bytes: u32,
 }
 
@@ -52,27 +51,27 @@ pub struct RecoveredQueue {
     pub next_seq: u64,
     /// Its state, key by key.
     pub states: BTreeMap<Box<[u8]>, Box<[u8]>>,
-    /// Messages it should have, and has not: the segment where they lay is missing, short or
-    /// damaged. In order; none of them is in `messages`.
+    /// Lost messages, in order: their segment is missing, short or damaged. None of them is in
+    /// `messages`.
     pub lost: Vec<SeqRange>,
-    /// What was stored with its newest message in the last one of those segments, copies omitted.
-    /// The message may be in `messages`, or have been removed.
+    /// Head of its newest message in the last one of those segments, copies excluded. The message
+    /// may be in `messages`, or may have been removed.
     pub newest_listed: Option<Vec<u8>>,
-    /// What was stored with the first message of `lost`, if that is known.
+    /// Head of the first message of `lost`, if it is known.
     pub oldest_lost: Option<Vec<u8>>,
-    /// Its declaration was damaged, and comes from the second copy.
+    /// Its declaration was damaged, and was restored from the catalog.
     pub(super) lost_declaration: bool,
     entries: Entries,
 }
 
 impl RecoveredQueue {
-    /// Messages it has, damaged ones among them.
+    /// The number of its messages, damaged ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// It has no message.
+    /// Whether it has no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -89,11 +88,11 @@ impl RecoveredQueue {
 pub struct RecoveredMessage<'a> {
     /// Its number in the queue.
     pub seq: u64,
-    /// Where it lies.
+    /// Its location.
     pub place: RecordLocation,
     /// The state that the queue stored with it.
     pub head: &'a [u8],
-    /// Its body is known to be lost: name it, count it, and remove it like any other.
+    /// Its body is known to be lost. The queue reports, counts and removes it as any other.
     pub damaged: bool,
 }
 
@@ -107,7 +106,7 @@ pub(super) struct Replay {
     pub(super) scanned_segments: u32,
 }
 
-/// The newest value of a state, and where it lies.
+/// The newest value of a state, and its location.
 type StateOf = (Box<[u8]>, Fact);
 
 #[derive(Default)]
@@ -123,7 +122,7 @@ struct Replayed {
 /// The records of a segment, as lines.
 pub(super) struct Lines {
     pub(super) index: Vec<u8>,
-    /// Where its records end.
+    /// The end of its records.
     pub(super) end: u32,
     /// Its seal, if it has one and the lines were read from its index.
     pub(super) sealed: Option<Seal>,
@@ -131,17 +130,17 @@ pub(super) struct Lines {
     pub(super) repaired: u64,
 }
 
-/// Read the lines of a segment: its index if that is whole, else its records.
+/// Reads the lines of a segment from its index, or from its records if the index is damaged.
 ///
 /// # Errors
 /// The disk cannot be read.
-pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: Known) -> Result<Lines, Fault> {
+pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: Extent) -> Result<Lines, Fault> {
     let limit = u32::try_from(disk.length(segment)?).unwrap_or(u32::MAX);
     let mut block = [0; BLOCK_BYTES];
     disk.read(segment, 0, &mut block)?;
     let sealed = seal(&block, segment, salt);
     let cut_off = sealed.filter(|seal| seal.end > limit).map(|seal| (limit, seal.end - limit));
-    let seal = sealed.filter(|seal| seal.end <= limit && known == Known::Whole);
+    let seal = sealed.filter(|seal| seal.end <= limit && known == Extent::Whole);
     if let Some(seal) = seal
         .filter(|seal| seal.index_len > 0 && seal.index_at.checked_add(seal.index_len).is_some_and(|end| end <= limit))
     {
@@ -158,7 +157,7 @@ pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: 
 }
 
 impl Replay {
-    /// Take in the next segment's records. Segments come in rising order.
+    /// Applies the records of the next segment, in ascending order of segments.
     pub(super) fn segment(&mut self, segment: u32, size: u64, lines: &Lines) {
         let known = self.space.get(segment);
         (known.size, known.end) = (size, lines.end);
@@ -169,7 +168,7 @@ impl Replay {
         let mut take = Take::new(&lines.index);
         while let Some(line) = Line::take(&mut take) {
             match line {
-                Line::Nothing { bytes } => offset += bytes,
+                Line::Gap { bytes } => offset += bytes,
                 Line::Frame { kind, flags, body_len, meta } => {
                     let len = (HEAD_BYTES + meta.len()) as u32 + body_len;
                     let place = RecordLocation { segment, offset, len };
@@ -189,9 +188,9 @@ impl Replay {
             Record::Declare { queue, uid, name } => {
                 let queue = self.queue(queue, segment);
                 queue.declared = Some((uid, name.to_owned()));
-                queue.says(segment, false);
+                queue.set_fact(segment, false);
             }
-            Record::Drop { queue } => self.queue(queue, segment).says(segment, true),
+            Record::Drop { queue } => self.queue(queue, segment).set_fact(segment, true),
             Record::Message(targets) => {
                 for target in targets {
                     let queue = self.queue(target.queue, segment);
@@ -210,21 +209,21 @@ impl Replay {
                     let by = self.space.get(segment);
                     queue.entries.remove(range, |place| {
                         if place.segment != segment {
-                            by.removes_in.insert(place.segment);
+                            by.removes_from.insert(place.segment);
                         }
                     });
                 }
             }
             Record::State { queue, key, value } => {
                 let queue = self.queue(queue, segment);
-                let gone = value.is_empty();
+                let deleted = value.is_empty();
                 match queue.states.get_mut(key) {
                     Some((known, fact)) => {
                         *known = value.into();
-                        (fact.segment, fact.gone) = (segment, gone);
+                        (fact.segment, fact.deleted) = (segment, deleted);
                     }
                     None => {
-                        let fact = Fact { segment, first: segment, gone };
+                        let fact = Fact { segment, first: segment, deleted };
                         queue.states.insert(key.into(), (value.into(), fact));
                     }
                 }
@@ -232,9 +231,9 @@ impl Replay {
         }
     }
 
-    /// A segment is shorter than the catalog knows it: records that it lacks are damaged unless none
-    /// of its bytes is.
-    pub(super) fn miss(&mut self, segment: u32, end: u32) {
+    /// Records the missing end of a segment that is shorter than the catalog states, unless a gap
+    /// of the segment is reported already.
+    pub(super) fn add_missing_end(&mut self, segment: u32, end: u32) {
         if self.gaps.iter().any(|gap| gap.segment == segment) {
             return;
         }
@@ -250,10 +249,10 @@ impl Replay {
         queue
     }
 
-    /// All records are read: determines the live messages and the facts that the log needs.
-    pub(super) fn finish(mut self, catalogued: &Catalogued, losses: &Losses) -> (Recovered, Space, Facts) {
+    /// Determines the live messages and the facts of the log, once all records are read.
+    pub(super) fn finish(mut self, catalogued: &CatalogEntries, losses: &Losses) -> (Recovered, Space, Facts) {
         let mut facts = Facts::default();
-        let lost_declarations = self.recall(catalogued, losses);
+        let lost_declarations = self.restore_declarations(catalogued, losses);
         let numbers = self.queues.keys().chain(catalogued.queues.keys());
         let mut recovered = Recovered {
             next_queue: numbers.max().map_or(0, |&last| last.saturating_add(1)),
@@ -266,7 +265,7 @@ impl Replay {
             if let Some(fact) = queue.fact {
                 facts.restore_queue(number, fact, &mut self.space);
             }
-            if queue.fact.is_some_and(|fact| fact.gone) {
+            if queue.fact.is_some_and(|fact| fact.deleted) {
                 continue;
             }
             for (_, place, _, _) in queue.entries.iter() {
@@ -280,7 +279,7 @@ impl Replay {
             let lost = losses.queues.get(&number).into_iter().flatten();
             let lost: Vec<SeqRange> = lost.map(|(first, last)| SeqRange { first: *first, last: *last }).collect();
             let next = losses.next_seqs.get(&number).copied().unwrap_or(0);
-            let states = queue.states.into_iter().filter(|(_, (_, fact))| !fact.gone);
+            let states = queue.states.into_iter().filter(|(_, (_, fact))| !fact.deleted);
             recovered.queues.push(RecoveredQueue {
                 queue: number,
                 declared: queue.declared,
@@ -299,29 +298,29 @@ impl Replay {
 }
 
 impl Replay {
-    /// Queues that only the catalog declares. One of which nothing else is left either counts if
-    /// messages of it are lost.
-    fn recall(&mut self, catalogued: &Catalogued, losses: &Losses) -> BTreeSet<u32> {
+    /// Restores the declarations that only the catalog has. A queue without any record is restored
+    /// if it has lost messages.
+    fn restore_declarations(&mut self, catalogued: &CatalogEntries, losses: &Losses) -> BTreeSet<u32> {
         for (&queue, _) in losses.queues.iter().filter(|(_, lost)| !lost.is_empty()) {
             self.queues.entry(queue).or_default();
         }
-        let mut recalled = BTreeSet::new();
+        let mut restored = BTreeSet::new();
         for (&number, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.fact.is_none()) {
             let Some(declared) = catalogued.queues.get(&number) else { continue };
             queue.declared = Some(declared.clone());
-            queue.fact = queue.first.map(|first| Fact { segment: first, first, gone: false });
-            recalled.insert(number);
+            queue.fact = queue.first.map(|first| Fact { segment: first, first, deleted: false });
+            restored.insert(number);
         }
-        recalled
+        restored
     }
 }
 
 impl Replayed {
-    fn says(&mut self, segment: u32, gone: bool) {
+    fn set_fact(&mut self, segment: u32, deleted: bool) {
         let first = self.first.unwrap_or(segment);
         match &mut self.fact {
-            Some(fact) => (fact.segment, fact.gone) = (segment, fact.gone || gone),
-            None => self.fact = Some(Fact { segment, first, gone }),
+            Some(fact) => (fact.segment, fact.deleted) = (segment, fact.deleted || deleted),
+            None => self.fact = Some(Fact { segment, first, deleted }),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Reading a segment without its index: the active segment, or one whose index is damaged.
 //!
-//! Frames are taken one after the other. Where none begins, the next one is searched for, so a
-//! damaged length costs one record and not the rest. Frames tell damage from unfinished writes:
-//! each carries how far the segment was durable when it was written. Below the highest such mark
-//! every record was once correct, so an error there is damage. From the mark on, the first error is
-//! the end of the log, with its whole group. The one exception there is a record that is wrong by a
-//! single bit: writes do not tear like that.
+//! Frames are read one after the other. Where no frame begins, the scan searches for the next one,
+//! so a damaged length costs one record and not the rest. The frames also distinguish damage from
+//! unfinished writes: each states how much of the segment was durable when it was written. Up to
+//! the highest such position every record was once correct, so an error there is damage. Behind it,
+//! the first error is the end of the log, and the group of that record is dropped. The exception is
+//! a record with a single flipped bit, because torn writes do not look like that.
 
 use super::disk::{Disk, Fault};
 use super::frame::{ALIGN, DAMAGED, Flip, HEAD_BYTES, Head, MORE, Salt, check, flipped_bit, padded, repair};
@@ -13,24 +13,24 @@ use super::record::Line;
 use super::segment::BLOCK_BYTES;
 
 const CHUNK_BYTES: usize = 1 << 20;
-/// A frame may have a longer meta, but none is searched for in damaged bytes.
+/// Maximum meta of a frame that is searched for in damaged bytes; intact frames may have more.
 const META_BYTES_MAX: u32 = 64 << 20;
 
-/// How far a segment is known to be durable before anything of it is read.
+/// How much of a segment is known to be durable before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum Extent {
     /// All of it: its seal states its end, or a later segment exists.
     Whole,
-    /// So many bytes, and as much as its frames state.
+    /// At least this many bytes; its frames may state more.
     UpTo(u32),
 }
 
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Scanned {
-    /// A line for each record that counts; offsets follow from the lengths.
+    /// A line for each valid record; offsets follow from the lengths.
     pub(super) index: Vec<u8>,
-    /// Where the records end.
+    /// The end of the records.
     pub(super) end: u32,
     /// Damaged bytes that were durable: offset and length.
     pub(super) gaps: Vec<(u32, u32)>,
@@ -38,16 +38,16 @@ pub(super) struct Scanned {
     pub(super) repaired: u64,
 }
 
-struct Found {
+struct FoundFrame {
     offset: u32,
     head: Head,
     /// The meta's range in `Scan::metas`.
     meta: std::ops::Range<usize>,
-    body: Body,
+    body: BodyCheck,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Body {
+enum BodyCheck {
     Right,
     OneBit,
     Wrong,
@@ -62,7 +62,7 @@ pub(super) fn scan<D: Disk + ?Sized>(
     segment: u32,
     salt: Salt,
     limit: u32,
-    known: Known,
+    known: Extent,
 ) -> Result<Scanned, Fault> {
     let window = Window { disk, segment, limit, base: 0, buffer: Vec::new() };
     let mut scan = Scan { window, salt, found: Vec::new(), metas: Vec::new(), repaired: 0 };
@@ -70,20 +70,20 @@ pub(super) fn scan<D: Disk + ?Sized>(
     while let Some(next) = scan.frame(at, true)? {
         at = next;
     }
-    Ok(scan.judge(known))
+    Ok(scan.accept_frames(known))
 }
 
 struct Scan<'a, D: Disk + ?Sized> {
     window: Window<'a, D>,
     salt: Salt,
-    found: Vec<Found>,
+    found: Vec<FoundFrame>,
     metas: Vec<u8>,
     repaired: u64,
 }
 
 impl<D: Disk + ?Sized> Scan<'_, D> {
-    /// Take the frame at an offset, or the first one after it; gives where the next one should
-    /// begin.
+    /// Reads the frame at an offset, or the first one after it. Returns the expected offset of the
+    /// next one.
     fn frame(&mut self, at: u32, expected: bool) -> Result<Option<u32>, Fault> {
         if let Some(head) = self.head(at, expected)? {
             let body = self.body(at, &head)?;
@@ -91,7 +91,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
                 return Ok(Some(self.take(at, head, body)));
             }
         }
-        // Nothing here: look for the next frame.
+        // No frame begins here: search for the next one.
         let mut at = at + ALIGN as u32;
         while let Some(bytes) = self.window.bytes(at, HEAD_BYTES)? {
             if bytes[4..6] == self.salt.magic()
@@ -105,15 +105,15 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
         Ok(None)
     }
 
-    fn take(&mut self, offset: u32, head: Head, body: Body) -> u32 {
+    fn take(&mut self, offset: u32, head: Head, body: BodyCheck) -> u32 {
         let start = self.metas.len();
-        let meta = self.window.held(offset + HEAD_BYTES as u32, head.meta_len as usize);
+        let meta = self.window.buffered(offset + HEAD_BYTES as u32, head.meta_len as usize);
         self.metas.extend_from_slice(meta);
-        self.found.push(Found { offset, head, meta: start..self.metas.len(), body });
+        self.found.push(FoundFrame { offset, head, meta: start..self.metas.len(), body });
         offset + padded(head.frame_len().unwrap_or(0) as usize) as u32
     }
 
-    /// The head of the frame at an offset, its meta held in the window.
+    /// The head of the frame at an offset. Its meta is in the window afterwards.
     fn head(&mut self, at: u32, repairing: bool) -> Result<Option<Head>, Fault> {
         let Some(bytes) = self.window.bytes(at, HEAD_BYTES)? else { return Ok(None) };
         let meta_len = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
@@ -127,7 +127,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
         if !repairing {
             return Ok(None);
         }
-        // The length may be wrong: offer the available bytes.
+        // The length may be wrong, so the repair gets all available bytes.
         let Some(bytes) = self.window.up_to(at, CHUNK_BYTES)? else { return Ok(None) };
         let head = repair(bytes, salt, at);
         self.repaired += u64::from(head.is_some());
@@ -135,7 +135,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
     }
 
     /// Whether the body matches its checksum; `None` if the segment is too short for it.
-    fn body(&mut self, at: u32, head: &Head) -> Result<Option<Body>, Fault> {
+    fn body(&mut self, at: u32, head: &Head) -> Result<Option<BodyCheck>, Fault> {
         let start = at + HEAD_BYTES as u32 + head.meta_len;
         let fits = start.checked_add(head.body_len).is_some_and(|end| end <= self.window.limit);
         if !fits {
@@ -153,39 +153,39 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
         // The window must hold the meta again for the caller.
         self.window.bytes(at, HEAD_BYTES + head.meta_len as usize)?;
         Ok(Some(match wrong {
-            0 => Body::Right,
+            0 => BodyCheck::Right,
             _ => match flipped_bit(head.body_len as usize, wrong) {
-                Some(Flip::At { .. }) => Body::OneBit,
-                Some(Flip::InCrc) | None => Body::Wrong,
+                Some(Flip::At { .. }) => BodyCheck::OneBit,
+                Some(Flip::InCrc) | None => BodyCheck::Wrong,
             },
         }))
     }
 
-    /// Which of the frames found count.
-    fn judge(self, known: Known) -> Scanned {
+    /// Determines which of the found frames are part of the log.
+    fn accept_frames(self, known: Extent) -> Scanned {
         let durable = match known {
-            Known::Whole => u32::MAX,
-            Known::UpTo(end) => self.found.iter().map(|found| found.head.synced).max().unwrap_or(0).max(end),
+            Extent::Whole => u32::MAX,
+            Extent::UpTo(end) => self.found.iter().map(|found| found.head.synced).max().unwrap_or(0).max(end),
         };
         let mut scanned = Scanned { end: BLOCK_BYTES as u32, repaired: self.repaired, ..Scanned::default() };
-        // Where the index and the records end if the group that is open is not finished.
+        // The end of the index and of the records if the current group is incomplete.
         let mut whole = (0, scanned.end);
         let mut expected = scanned.end;
         for found in &self.found {
-            let doubtful = expected >= durable;
+            let past_durable = expected >= durable;
             if found.offset > expected {
-                if doubtful {
+                if past_durable {
                     break;
                 }
                 let bytes = found.offset - expected;
                 scanned.gaps.push((expected, bytes));
-                Line::Nothing { bytes }.put(&mut scanned.index);
+                Line::Gap { bytes }.put(&mut scanned.index);
             }
-            if found.body == Body::Wrong && doubtful && found.offset >= durable {
+            if found.body == BodyCheck::Wrong && past_durable && found.offset >= durable {
                 break;
             }
             expected = found.offset + padded(found.head.frame_len().unwrap_or(0) as usize) as u32;
-            let damaged = if found.body == Body::Right { 0 } else { DAMAGED };
+            let damaged = if found.body == BodyCheck::Right { 0 } else { DAMAGED };
             Line::Frame {
                 kind: found.head.kind,
                 flags: found.head.flags & !MORE | damaged,
@@ -203,7 +203,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
     }
 }
 
-/// A part of a segment held in memory.
+/// A part of a segment buffered in memory.
 struct Window<'a, D: Disk + ?Sized> {
     disk: &'a D,
     segment: u32,
@@ -213,7 +213,7 @@ struct Window<'a, D: Disk + ?Sized> {
 }
 
 impl<D: Disk + ?Sized> Window<'_, D> {
-    /// This many bytes from an offset on; `None` where the segment ends before.
+    /// `len` bytes from an offset; `None` if the segment ends before.
     fn bytes(&mut self, at: u32, len: usize) -> Result<Option<&[u8]>, Fault> {
         if u64::from(at) + len as u64 > u64::from(self.limit) {
             return Ok(None);
@@ -223,7 +223,7 @@ impl<D: Disk + ?Sized> Window<'_, D> {
         Ok(self.buffer.get(start..start + len))
     }
 
-    /// At most this many bytes from an offset on, to change; `None` at the end.
+    /// At most `len` mutable bytes from an offset; `None` at the end.
     fn up_to(&mut self, at: u32, len: usize) -> Result<Option<&mut [u8]>, Fault> {
         let len = len.min(self.limit.saturating_sub(at) as usize);
         if len == 0 {
@@ -234,15 +234,15 @@ impl<D: Disk + ?Sized> Window<'_, D> {
         Ok(self.buffer.get_mut(start..start + len))
     }
 
-    /// Bytes that the window holds.
-    fn held(&self, at: u32, len: usize) -> &[u8] {
+    /// Bytes that are in the window.
+    fn buffered(&self, at: u32, len: usize) -> &[u8] {
         let start = (at - self.base) as usize;
         &self.buffer[start..start + len]
     }
 
     fn fill(&mut self, at: u32, len: usize) -> Result<(), Fault> {
-        let held = at >= self.base && (at - self.base) as usize + len <= self.buffer.len();
-        if held {
+        let buffered = at >= self.base && (at - self.base) as usize + len <= self.buffer.len();
+        if buffered {
             return Ok(());
         }
         let room = len.max(CHUNK_BYTES).min((self.limit - at) as usize);

@@ -1,5 +1,5 @@
-//! The first 4 KiB of a segment: its identity, and once it is full the end of its records and the
-//! offset of its index.
+//! The first 4 KiB of a segment: the header identifies the segment; the seal of a full segment
+//! holds the end of its records and the offset of its index.
 //!
 //! ```text
 //!    0, 2048  header  magic "EnMasLog", version, segment, salt, CRC
@@ -7,10 +7,10 @@
 //! 4096        records up to `end`, then the index
 //! ```
 //!
-//! Each is there twice, so that one flipped bit or torn sector takes neither away. A header is
-//! written when a segment takes its first records, after everything in the segment before it is
-//! durable: a segment with a header proves that all before it are whole. A file without a header of
-//! its own number is a spare.
+//! Header and seal are each stored twice, so both survive one flipped bit or torn sector. The
+//! header is written with the first records of the segment, once the previous segment is durable.
+//! A segment with a header therefore proves that all earlier segments are complete. A file without
+//! a header of its own number is a spare.
 
 use super::wire::{set_u32, u32_at};
 
@@ -28,16 +28,17 @@ const SEAL_BYTES: usize = 36;
 
 /// The contents of a first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(super) enum HeaderState {
     /// A segment of this log, with its salt.
     Used { salt: u32 },
     /// A segment of another format.
-    Foreign { version: u32 },
+    OtherVersion { version: u32 },
     /// No header for this number: a spare.
     Spare,
 }
 
-/// Where a full segment's records end, and where its index lies; without an index its bytes are 0.
+/// The end of the records of a full segment and the location of its index; `index_len` is 0 if the
+/// segment has no index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seal {
     pub(super) end: u32,
@@ -46,7 +47,7 @@ pub(super) struct Seal {
     pub(super) index_crc: u32,
 }
 
-/// A first block for a segment that begins.
+/// The first block of a new segment.
 pub(super) fn first_block(segment: u32, salt: u32) -> [u8; BLOCK_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(HEADER_MAGIC);
@@ -62,7 +63,7 @@ pub(super) fn first_block(segment: u32, salt: u32) -> [u8; BLOCK_BYTES] {
     block
 }
 
-/// A first block for a segment that ends.
+/// The first block of a sealed segment.
 pub(super) fn sealed_block(segment: u32, salt: u32, seal: Seal) -> [u8; BLOCK_BYTES] {
     let mut bytes = [0; SEAL_BYTES];
     bytes[..8].copy_from_slice(SEAL_MAGIC);
@@ -79,33 +80,34 @@ pub(super) fn sealed_block(segment: u32, salt: u32, seal: Seal) -> [u8; BLOCK_BY
 }
 
 /// Read the header of segment `segment`.
-pub(super) fn open(block: &[u8; BLOCK_BYTES], segment: u32) -> Opened {
+pub(super) fn open(block: &[u8; BLOCK_BYTES], segment: u32) -> HeaderState {
     let headers = HEADER_AT.map(|at| &block[at..at + HEADER_BYTES]);
-    let right = |header: &&&[u8]| header[..8] == *HEADER_MAGIC && crc32c::crc32c(&header[..20]) == u32_at(header, 20);
-    for header in headers.iter().filter(right) {
+    let is_valid =
+        |header: &&&[u8]| header[..8] == *HEADER_MAGIC && crc32c::crc32c(&header[..20]) == u32_at(header, 20);
+    for header in headers.iter().filter(is_valid) {
         if u32_at(header, 8) != FORMAT_VERSION {
-            return Opened::Foreign { version: u32_at(header, 8) };
+            return HeaderState::OtherVersion { version: u32_at(header, 8) };
         }
         if u32_at(header, 12) == segment {
-            return Opened::Used { salt: u32_at(header, 16) };
+            return HeaderState::Used { salt: u32_at(header, 16) };
         }
     }
-    // A later format may lay out the rest differently: magic and version stay where they are.
+    // A later format may change the layout, but not the offsets of magic and version.
     let versions = headers.map(|header| (header[..8] == *HEADER_MAGIC).then(|| u32_at(header, 8)));
     match versions {
-        [Some(one), Some(other)] if one == other && one != FORMAT_VERSION => Opened::Foreign { version: one },
-        _ => Opened::Spare,
+        [Some(one), Some(other)] if one == other && one != FORMAT_VERSION => HeaderState::OtherVersion { version: one },
+        _ => HeaderState::Spare,
     }
 }
 
 /// Read the seal of a segment, if it has one.
 pub(super) fn seal(block: &[u8; BLOCK_BYTES], segment: u32, salt: u32) -> Option<Seal> {
     SEAL_AT.iter().map(|&at| &block[at..at + SEAL_BYTES]).find_map(|bytes| {
-        let right = bytes[..8] == *SEAL_MAGIC
+        let is_valid = bytes[..8] == *SEAL_MAGIC
             && crc32c::crc32c(&bytes[..32]) == u32_at(bytes, 32)
             && u32_at(bytes, 8) == segment
             && u32_at(bytes, 12) == salt;
-        right.then(|| Seal {
+        is_valid.then(|| Seal {
             end: u32_at(bytes, 16),
             index_at: u32_at(bytes, 20),
             index_len: u32_at(bytes, 24),
@@ -123,9 +125,9 @@ mod tests {
     #[test]
     fn segment_header_holds_number_salt_and_seal() {
         let block = sealed_block(4, 99, SEAL);
-        assert_eq!(open(&block, 4), Opened::Used { salt: 99 });
+        assert_eq!(open(&block, 4), HeaderState::Used { salt: 99 });
         assert_eq!(seal(&block, 4, 99), Some(SEAL));
-        assert_eq!(open(&block, 5), Opened::Spare);
+        assert_eq!(open(&block, 5), HeaderState::Spare);
         assert_eq!(seal(&block, 5, 99), None);
         assert_eq!(seal(&first_block(4, 99), 4, 99), None);
     }
@@ -135,7 +137,7 @@ mod tests {
         for bit in 0..BLOCK_BYTES * 8 {
             let mut block = sealed_block(4, 99, SEAL);
             block[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(open(&block, 4), Opened::Used { salt: 99 });
+            assert_eq!(open(&block, 4), HeaderState::Used { salt: 99 });
             assert_eq!(seal(&block, 4, 99), Some(SEAL));
         }
     }
@@ -146,6 +148,6 @@ mod tests {
         for at in HEADER_AT {
             set_u32(&mut block, at + 8, 2);
         }
-        assert_eq!(open(&block, 4), Opened::Foreign { version: 2 });
+        assert_eq!(open(&block, 4), HeaderState::OtherVersion { version: 2 });
     }
 }

@@ -1,11 +1,9 @@
-//! A disk in memory that does what disks do at the worst moment. For tests and simulations: seeded,
-//! without a clock.
+//! A disk in memory with injected faults, for tests and simulations: seeded, without a clock.
 //!
-//! It keeps written and durable bytes apart. [`SimulatedDisk::crashed`] gives the disk as it is
-//! found after a loss of power: of each sector written since the last sync any version may be
-//! there, the old one among them; of the changes to the folder since its last sync the first few.
-//! [`SimulatedDisk::as_seen`] gives it as it is found after the process alone was killed: all that
-//! was written.
+//! It keeps written and durable bytes apart. [`SimulatedDisk::crashed`] returns the disk after a
+//! power failure: each sector written since the last fsync has any of its versions, old or new, and
+//! any prefix of the folder changes since the last folder fsync has happened.
+//! [`SimulatedDisk::as_seen`] returns the disk after only the process was killed, with all writes.
 //!
 //! Faults are scheduled in advance: a failing call, a power failure after a number of calls, a
 //! capacity, flipped bits, and slow fsyncs (counted, for a virtual clock).
@@ -21,7 +19,7 @@ use super::disk::{Disk, Fault};
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that always fall the same way.
+    /// A generator with a fixed sequence.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -41,13 +39,13 @@ impl Dice {
         self.any().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `chance` percent.
     pub fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 }
 
-/// The target of a call to the disk.
+/// The kind of a call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     /// `create`
@@ -66,7 +64,7 @@ pub enum Call {
 
 #[derive(Clone, Debug, Default)]
 struct Bytes {
-    seen: Vec<u8>,
+    written: Vec<u8>,
     durable: Vec<u8>,
     /// The contents of each sector since the last fsync, without the durable version.
     versions: BTreeMap<usize, Vec<Vec<u8>>>,
@@ -87,9 +85,9 @@ struct State {
     changes: Vec<Change>,
     sector_bytes: usize,
     capacity_bytes: u64,
-    /// How many calls of a kind until one fails.
+    /// For each kind, the calls that succeed before one fails.
     failing: BTreeMap<Call, u64>,
-    /// Segments that cannot be read now.
+    /// Segments that cannot be read.
     unreadable: BTreeSet<u32>,
     calls_left: Option<u64>,
     calls: u64,
@@ -133,7 +131,7 @@ impl SimulatedDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on a segment cannot be read, or can again.
+    /// Makes a segment unreadable, or readable again.
     pub fn set_unreadable(&self, segment: u32, unreadable: bool) {
         let mut state = self.state();
         match unreadable {
@@ -142,16 +140,16 @@ impl SimulatedDisk {
         };
     }
 
-    /// A segment has lost its end.
+    /// Cuts off the end of a segment.
     pub fn truncate(&self, segment: u32, bytes: u64) {
         if let Ok(file) = self.state().file(segment) {
             file.versions.clear();
-            file.seen.truncate(bytes as usize);
+            file.written.truncate(bytes as usize);
             file.durable.truncate(bytes as usize);
         }
     }
 
-    /// The disk as it is found after a loss of power, by a seed.
+    /// The disk after a power failure, by a seed.
     #[must_use]
     pub fn crashed(&self, seed: u64) -> Self {
         let mut state = self.state().clone();
@@ -165,7 +163,7 @@ impl SimulatedDisk {
         Self::of(state.restarted(dice))
     }
 
-    /// The disk as it is found after the process was killed.
+    /// The disk after the process was killed.
     #[must_use]
     pub fn as_seen(&self) -> Self {
         let state = self.state().clone();
@@ -173,28 +171,28 @@ impl SimulatedDisk {
         Self::of(state.restarted(dice))
     }
 
-    /// Flip one bit of a segment, as seen and as durable. Gives false if it is not that long.
+    /// Flips one written and durable bit of a segment. Returns false if the segment is too short.
     pub fn flip(&self, segment: u32, byte: u64, bit: u8) -> bool {
         let mut state = self.state();
         let Some(&file) = state.folder.get(&segment) else { return false };
         let file = &mut state.files[file];
         let at = byte as usize;
-        if at >= file.seen.len() {
+        if at >= file.written.len() {
             return false;
         }
-        file.seen[at] ^= 1 << bit;
+        file.written[at] ^= 1 << bit;
         file.durable[at] ^= 1 << bit;
         true
     }
 
-    /// Bytes of a segment as seen.
+    /// The written bytes of a segment.
     #[must_use]
     pub fn bytes(&self, segment: u32) -> Option<Vec<u8>> {
         let state = self.state();
-        state.folder.get(&segment).map(|&file| state.files[file].seen.clone())
+        state.folder.get(&segment).map(|&file| state.files[file].written.clone())
     }
 
-    /// Let all segments together have at most this many bytes.
+    /// Limits the total size of all segments.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state().capacity_bytes = bytes;
     }
@@ -205,17 +203,17 @@ impl SimulatedDisk {
         self.state().used_bytes()
     }
 
-    /// Let the call of this kind fail that comes after so many others of it.
+    /// Lets a call of this kind fail after `after` successful ones.
     pub fn fail(&self, call: Call, after: u64) {
         self.state().failing.insert(call, after);
     }
 
-    /// Let the power go after so many more calls that change something: they all fail from then on.
+    /// Simulates a power failure after `calls` more writing calls: all later ones fail.
     pub fn cut_after(&self, calls: u64) {
         self.state().calls_left = Some(calls);
     }
 
-    /// Calls so far that change something.
+    /// The number of writing calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.state().calls
@@ -235,17 +233,17 @@ impl SimulatedDisk {
 
 impl Bytes {
     fn write(&mut self, offset: usize, bytes: &[u8], sector_bytes: usize) {
-        self.seen[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.written[offset..offset + bytes.len()].copy_from_slice(bytes);
         for sector in offset / sector_bytes..(offset + bytes.len()).div_ceil(sector_bytes) {
             let start = sector * sector_bytes;
-            let end = (start + sector_bytes).min(self.seen.len());
-            self.versions.entry(sector).or_default().push(self.seen[start..end].to_vec());
+            let end = (start + sector_bytes).min(self.written.len());
+            self.versions.entry(sector).or_default().push(self.written[start..end].to_vec());
         }
     }
 
     fn sync(&mut self) {
         self.versions.clear();
-        self.durable.clone_from(&self.seen);
+        self.durable.clone_from(&self.written);
     }
 
     fn lose(&mut self, sector_bytes: usize, kept_percent: u64, dice: &mut Dice) {
@@ -257,7 +255,7 @@ impl Bytes {
                 self.durable[sector * sector_bytes..][..bytes.len()].copy_from_slice(bytes);
             }
         }
-        self.seen.clone_from(&self.durable);
+        self.written.clone_from(&self.durable);
     }
 }
 
@@ -273,11 +271,11 @@ impl State {
             if let Change::Create { file, .. } = change
                 && dice.percent(50)
             {
-                // Its length was not durable either.
-                let len = dice.below(self.files[file].seen.len() as u64) as usize;
+                // The length of a new file was not durable either.
+                let len = dice.below(self.files[file].written.len() as u64) as usize;
                 let file = &mut self.files[file];
                 file.versions.clear();
-                file.seen.truncate(len);
+                file.written.truncate(len);
                 file.durable.truncate(len);
             }
             change.apply(&mut folder);
@@ -287,15 +285,15 @@ impl State {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.folder.values().map(|&file| self.files[file].seen.len() as u64).sum()
+        self.folder.values().map(|&file| self.files[file].written.len() as u64).sum()
     }
 
-    /// Whether this call works.
+    /// Counts a call and returns its injected fault, if any.
     fn call(&mut self, call: Call) -> Result<(), Fault> {
         if call != Call::Read {
             self.calls += 1;
             match &mut self.calls_left {
-                Some(0) => return Err(Fault::Failed("the power is gone".to_owned())),
+                Some(0) => return Err(Fault::Failed("simulated power failure".to_owned())),
                 Some(left) => *left -= 1,
                 None => {}
             }
@@ -303,7 +301,7 @@ impl State {
         match self.failing.get_mut(&call) {
             Some(0) => {
                 self.failing.remove(&call);
-                Err(Fault::Failed(format!("{call:?} was to fail")))
+                Err(Fault::Failed(format!("simulated failure of {call:?}")))
             }
             Some(left) => {
                 *left -= 1;
@@ -348,7 +346,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn length(&self, segment: u32) -> Result<u64, Fault> {
-        Ok(self.state().file(segment)?.seen.len() as u64)
+        Ok(self.state().file(segment)?.written.len() as u64)
     }
 
     fn create(&self, segment: u32, bytes: u64) -> Result<(), Fault> {
@@ -359,7 +357,7 @@ impl Disk for SimulatedDisk {
         }
         let file = state.files.len();
         let zeros = vec![0; bytes as usize];
-        state.files.push(Bytes { seen: zeros.clone(), durable: zeros, versions: BTreeMap::new() });
+        state.files.push(Bytes { written: zeros.clone(), durable: zeros, versions: BTreeMap::new() });
         state.change(Change::Create { segment, file });
         Ok(())
     }
@@ -370,12 +368,12 @@ impl Disk for SimulatedDisk {
         let sector_bytes = state.sector_bytes;
         let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         if works.is_err() {
-            // A write that fails has written something, or nothing.
+            // A failed write has written any prefix of its bytes.
             let kept = state.dice.below(bytes.len() as u64 + 1) as usize;
             bytes.truncate(kept);
         }
         let file = state.file(segment)?;
-        if offset as usize + bytes.len() > file.seen.len() {
+        if offset as usize + bytes.len() > file.written.len() {
             return Err(Fault::Failed("a write beyond the segment's end".to_owned()));
         }
         file.write(offset as usize, &bytes, sector_bytes);
@@ -388,10 +386,10 @@ impl Disk for SimulatedDisk {
         if state.unreadable.contains(&segment) {
             return Err(Fault::Failed("Input/output error".to_owned()));
         }
-        let seen = &state.file(segment)?.seen;
-        let start = (offset as usize).min(seen.len());
-        let len = into.len().min(seen.len() - start);
-        into[..len].copy_from_slice(&seen[start..start + len]);
+        let written = &state.file(segment)?.written;
+        let start = (offset as usize).min(written.len());
+        let len = into.len().min(written.len() - start);
+        into[..len].copy_from_slice(&written[start..start + len]);
         Ok(len)
     }
 
@@ -405,10 +403,10 @@ impl Disk for SimulatedDisk {
         if works.is_ok() {
             file.sync();
         } else {
-            // The system discards what it could not write, and still shows it to readers.
-            let seen = file.seen.clone();
+            // The system discards the bytes that it could not write, but readers still see them.
+            let written = file.written.clone();
             file.lose(sector_bytes, 50, &mut dice);
-            file.seen = seen;
+            file.written = written;
             state.dice = dice;
         }
         works
@@ -436,7 +434,7 @@ impl Disk for SimulatedDisk {
         state.call(Call::Rename)?;
         state.file(from)?;
         if state.folder.contains_key(&to) {
-            return Err(Fault::Failed(format!("there is a segment {to} already")));
+            return Err(Fault::Failed(format!("segment {to} exists already")));
         }
         state.change(Change::Rename { from, to });
         Ok(())

@@ -1,27 +1,26 @@
 //! The live bytes of each segment, and the segments that may be deleted.
 //!
-//! A segment may go when no message in it is alive and nothing else in it is needed. Live are:
-//! removals whose messages still lie in an older segment (otherwise the messages would return after
-//! a restart), the newest value of each state, declarations. Such records are small, and the log
-//! writes them again (`copy_live`) to let the segment go, unless they are half of it. A copy takes
-//! the place of a message in an older segment, so a segment with copies waits for the ones they
-//! came from.
+//! A segment is reclaimed when it has no live message and no other live record. Live records are:
+//! removals of messages in an older segment (otherwise the messages would return after a restart),
+//! the newest value of each state, and declarations. Such records are small, so the log copies them
+//! (`copy_live`) and reclaims the segment, unless they fill half of it. A copy replaces a message
+//! of an older segment, so a segment with copies is reclaimed only after their source segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::Freed;
 use super::segment::BLOCK_BYTES;
 
-/// Whether the records of a segment could be read when they were to be written again.
+/// Whether the live records of a segment can be read, to be copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Legible {
-    /// They could, or were not requested.
+pub(super) enum Readable {
+    /// They were read, or not needed yet.
     #[default]
     Yes,
     /// The disk has failed: the segment stays until the owner allows another attempt.
     No,
-    /// Another attempt is due.
-    Again,
+    /// The owner allows another attempt.
+    Retry,
 }
 
 /// One segment.
@@ -29,25 +28,25 @@ pub(super) enum Legible {
 pub(super) struct Segment {
     /// Bytes of the file.
     pub(super) size: u64,
-    /// Where its index lies, if it has one.
+    /// The end of its records.
     pub(super) end: u32,
-    /// Messages alive in it, counted once for each queue that has them.
+    /// Live messages, counted once for each queue that has them.
     pub(super) messages: u64,
-    /// Bytes of those; a message of several queues counts for each.
+    /// Bytes of the live messages; a message of several queues counts for each.
     pub(super) bytes: u64,
-    /// State and declarations in it that are the newest.
+    /// Number of newest states and declarations.
     pub(super) facts: u64,
-    /// Segments with messages whose removals are in this one.
-    pub(super) removes_in: BTreeSet<u32>,
-    /// Segments that messages were copied from to here.
+    /// Segments whose messages are removed by records of this one.
+    pub(super) removes_from: BTreeSet<u32>,
+    /// Segments whose messages were copied to this one.
     pub(super) copies_from: BTreeSet<u32>,
-    /// This many messages were alive in it when nothing of it could be written again.
+    /// Live messages at the time when compaction could copy none of them.
     pub(super) passed_over: Option<u64>,
-    /// Its live records were copied, and wait for an fsync.
-    pub(super) carried: bool,
-    pub(super) legible: Legible,
-    /// No message is alive in it, but so much else that it stays for now: how many bytes, and its
-    /// weight then.
+    /// Its live records were copied, and the copies wait for an fsync.
+    pub(super) is_copied: bool,
+    pub(super) readable: Readable,
+    /// It has no live message, but too many other live records to be copied: their bytes, and its
+    /// weight at that time.
     dense: Option<(u64, u64)>,
 }
 
@@ -57,26 +56,27 @@ impl Segment {
         (self.bytes + needed).min(self.size)
     }
 
-    /// Bytes of records that fit into it.
+    /// Capacity for records in bytes.
     fn room(&self) -> u64 {
         self.size.saturating_sub(BLOCK_BYTES as u64)
     }
 
-    /// Grows with what keeps it besides messages.
+    /// A measure of the live records other than messages.
     fn weight(&self) -> u64 {
-        self.facts + self.removes_in.len() as u64
+        self.facts + self.removes_from.len() as u64
     }
 
-    /// This many bytes of it are needed: worth writing again, or to be left until much less is?
+    /// Decides whether `bytes` bytes of live records are worth copying. If not, the segment stays
+    /// until its weight has dropped by a quarter.
     pub(super) fn is_worth_copying(&mut self, bytes: u64) -> bool {
-        // Two of them must fit one, or the log would write them again and again.
+        // Records of two segments must fit into one, or the log would copy them repeatedly.
         let worth = bytes * 2 + 2 * BLOCK_BYTES as u64 <= self.size;
         self.dense = (!worth).then(|| (bytes, self.weight()));
         worth
     }
 
-    /// It is known to hold too much to be written again.
-    fn stays(&self) -> bool {
+    /// Whether it has too many live records to be copied.
+    fn is_too_dense(&self) -> bool {
         self.dense.is_some_and(|(_, weight)| self.weight() * 4 > weight * 3)
     }
 }
@@ -96,13 +96,12 @@ impl Space {
         self.segments.contains_key(&segment)
     }
 
-    /// Whether a segment of some numbers exists.
+    /// Whether any segment with a number of the range exists.
     pub(super) fn exists_in(&self, mut numbers: std::ops::Range<u32>) -> bool {
         numbers.start < numbers.end && self.segments.range(std::mem::take(&mut numbers)).next().is_some()
     }
 
-    /// A batch in segment `by` no longer needs these. Not knowing a segment is a mistake of the
-    /// caller.
+    /// Applies freed messages. The caller guarantees that their segments exist.
     pub(super) fn free(&mut self, freed: &Freed) {
         for freed in freed.iter() {
             let Some(segment) = self.segments.get_mut(&freed.segment) else {
@@ -124,44 +123,44 @@ impl Space {
         }
     }
 
-    /// Note that removals in `by` are about messages in other segments.
+    /// Records that removals in `by` concern messages of the segments `among`.
     pub(super) fn removes(&mut self, by: u32, among: impl Iterator<Item = u32>) {
         for segment in among.filter(|&segment| segment != by) {
             if self.exists(segment) {
-                self.get(by).removes_in.insert(segment);
+                self.get(by).removes_from.insert(segment);
             }
         }
     }
 
-    /// A segment is deleted.
-    pub(super) fn gone(&mut self, segment: u32) {
+    /// Removes a deleted segment.
+    pub(super) fn remove_segment(&mut self, segment: u32) {
         self.segments.remove(&segment);
         for other in self.segments.values_mut() {
-            other.removes_in.remove(&segment);
+            other.removes_from.remove(&segment);
             other.copies_from.remove(&segment);
         }
     }
 
-    /// The oldest segment but `active` in which no message is alive and that waits for no other
-    /// one, nor for the disk.
+    /// The oldest segment except `active` that can be reclaimed: it has no live message, waits for
+    /// no other segment, and is readable.
     pub(super) fn emptied(&self, active: Option<u32>) -> Option<u32> {
         let empty = |(&number, segment): (&u32, &Segment)| {
-            let waits = segment.messages > 0 || !segment.copies_from.is_empty() || segment.stays();
-            let waits = waits || segment.legible == Legible::No;
+            let waits = segment.messages > 0 || !segment.copies_from.is_empty() || segment.is_too_dense();
+            let waits = waits || segment.readable == Readable::No;
             (Some(number) != active && !waits).then_some(number)
         };
         self.segments.iter().find_map(empty)
     }
 
-    /// Bytes that all segments take, and bytes alive in them.
+    /// The size of all segments in bytes, and their live bytes.
     pub(super) fn totals(&self) -> (u64, u64) {
         let add = |(used, alive): (u64, u64), segment: &Segment| (used + segment.size, alive + segment.alive());
         self.segments.values().fold((0, 0), add)
     }
 
     /// The segment with the smallest live share, if the log is larger than twice its live bytes
-    /// plus `slack`. The share is that of the room for records: two segments must fit into one, or
-    /// the log would write them again and again.
+    /// plus `slack_bytes`. The share is relative to the capacity for records: two segments must fit
+    /// into one, or the log would copy them repeatedly.
     pub(super) fn sparsest(&self, active: Option<u32>, slack_bytes: u64) -> Option<u32> {
         let (used, alive) = self.totals();
         if used <= alive * 2 + slack_bytes {

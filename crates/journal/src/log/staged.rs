@@ -1,13 +1,13 @@
-//! A batch too large for one commit: it is written chunk by chunk, each with a sync of its own, and
-//! other batches are committed between them.
+//! A batch too large for one commit is written in chunks, each with its own fsync. Other batches
+//! are committed in between.
 //!
-//! It goes into an empty segment, which stays one for recovery until its header is written: last,
-//! when all of the batch and all segments before it are durable. The header is thus what makes the
-//! batch count, and the format knows nothing of chunks. A crash before it leaves a spare.
+//! The batch is written to an empty segment. The header of that segment is written last, when the
+//! whole batch and all earlier segments are durable. The header makes the batch part of the log, so
+//! the format does not need to describe chunks. A crash before that leaves a spare.
 //!
-//! Segments are used in the order of their numbers, so what other batches need in the meantime
-//! comes from the spares below. When those are used up, or a group needs a segment of its own, the
-//! batch is completed first.
+//! Segments are used in the order of their numbers, so other batches use the spares with lower
+//! numbers in the meantime. When those are used up, or a group needs a segment of its own, the
+//! staged batch is completed first.
 
 use std::io::IoSlice;
 
@@ -19,10 +19,10 @@ use super::owner::{Active, Log, SLACK_BYTES};
 use super::record::Kind;
 use super::segment::{BLOCK_BYTES, first_block};
 
-/// A batch that has at least this share of a segment is staged even if it would fit the open one,
-/// whose room is then given up. Smaller ones are not: they would leave more room unused than they
-/// take.
-const SHARE_OF_SEGMENT: u64 = 4;
+/// A batch of at least one fourth of a segment is staged even if it fits the active segment, whose
+/// remaining space is then unused. A smaller batch is not, because it would waste more space than
+/// it needs.
+const STAGED_SEGMENT_DIVISOR: u64 = 4;
 
 /// The batch that is being written.
 pub(super) struct Staged {
@@ -31,38 +31,38 @@ pub(super) struct Staged {
     size: u32,
     /// Bytes of the batch that are durable.
     written: usize,
-    /// It counts.
+    /// Its segment has a header, so the batch is part of the log.
     complete: bool,
 }
 
 impl<D: Disk> Log<D> {
-    /// Whether a batch is to be written by [`Log::stage`], if none is on its way. Copies are not:
-    /// each would leave a segment behind with so much room that it is to be compacted next.
+    /// Whether [`Log::stage`] should write a batch, if none is staged. A batch with copies is not
+    /// staged: its segment would have so much unused space that it is compacted next.
     #[must_use]
     pub fn stages(&self, batch: &WriteBatch) -> bool {
         let bytes = batch.cost();
         let room = self.active.as_ref().map_or(0, Active::room);
-        let wasteful = bytes <= room && bytes < u64::from(self.config.segment_bytes) / SHARE_OF_SEGMENT;
+        let wasteful = bytes <= room && bytes < u64::from(self.config.segment_bytes) / STAGED_SEGMENT_DIVISOR;
         let large = bytes > u64::from(self.config.commit_bytes) && bytes <= u64::from(GROUP_BYTES_MAX);
         large && !wasteful && batch.copies.is_empty()
     }
 
-    /// Takes a batch that [`Log::write_chunk`] then writes; one at a time. All its room is
-    /// allocated here, so that no full disk can come between its chunks. All of it is there after a
-    /// crash, or nothing.
+    /// Stages a batch, which [`Log::write_chunk`] then writes; one at a time. All its space is
+    /// allocated here, so the disk cannot become full between chunks. After a crash either all of
+    /// the batch is in the log or none of it.
     ///
     /// # Errors
-    /// Nothing was taken: `NoRoom`, or `Stopped`; `Unsure` when the disk fails.
+    /// The batch is not staged: `NoRoom`, or `Stopped`; `Unsure` when the disk fails.
     ///
     /// # Panics
-    /// Another batch is on its way, or this one has copies.
+    /// Another batch is staged, or this one has copies.
     pub fn stage(&mut self, batch: &mut WriteBatch) -> Result<(), Refused> {
         assert!(self.staged.is_none() && batch.copies.is_empty(), "one batch is staged at a time, without copies");
         self.check()?;
         batch.runs.clear();
         let room = u64::from(SLACK_BYTES) + BLOCK_BYTES as u64;
         let needs = batch.bytes.len() as u64 + batch.index.len() as u64 + room;
-        let keep = if batch.grows { self.config.reserve_segments } else { 0 };
+        let keep = if batch.has_new_messages { self.config.reserve_segments } else { 0 };
         let (number, size) = if needs > u64::from(self.config.segment_bytes) {
             let number = self.number();
             self.disk.create(number, needs).map_err(Refused::NoRoom)?;
@@ -83,9 +83,9 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Writes the next chunk of the staged batch and syncs it. Gives the batch back when all of it
-    /// is durable, with all that was appended before, and when the log has stopped; `None`: more
-    /// chunks follow, or nothing is staged.
+    /// Writes the next chunk of the staged batch and syncs it. Returns the batch once it and all
+    /// batches appended before it are durable, or once the log has stopped. `None`: more chunks
+    /// follow, or no batch is staged.
     pub fn write_chunk(&mut self) -> Option<(WriteBatch, Result<(), Refused>)> {
         self.staged.as_ref()?;
         let result = self.check().and_then(|()| self.advance());
@@ -112,13 +112,13 @@ impl<D: Disk> Log<D> {
         let whole = staged.written == staged.batch.bytes.len();
         if let Err(fault) = synced {
             self.stop("a write failed", &fault);
-            // It has no header: it will not be there.
+            // The segment has no header, so recovery ignores it.
             return self.check();
         }
         if whole { self.complete() } else { Ok(()) }
     }
 
-    /// The staged batch counts from here on: its segment follows all others.
+    /// Makes the staged batch part of the log: its segment follows all others.
     fn complete(&mut self) -> Result<(), Refused> {
         let Some(mut staged) = self.staged.take() else { return Ok(()) };
         let completed = self.begin_segment_of(&staged);
@@ -139,7 +139,7 @@ impl<D: Disk> Log<D> {
         active.begun = true;
         active.end += staged.batch.bytes.len() as u32;
         active.index.extend_from_slice(&staged.batch.index);
-        // A mark at the end says that all of it is durable: what is wrong there is damage.
+        // A mark at the end records that all of it is durable, so an error before it is damage.
         let salt = Salt::of(self.secret, staged.number);
         let mut mark = WriteBatch::new();
         mark.push(Kind::Mark, 0, 0, |_| {}, &[]);
@@ -151,7 +151,7 @@ impl<D: Disk> Log<D> {
         let block = first_block(staged.number, salt.0);
         let written = marked.and_then(|()| self.disk.write(staged.number, 0, &[IoSlice::new(&block)]));
         let synced = written.and_then(|()| self.disk.sync(staged.number));
-        active.is_synced();
+        active.set_synced();
         self.active = Some(active);
         self.dirty = synced.is_err();
         self.stats.syncs += 1;
@@ -160,7 +160,7 @@ impl<D: Disk> Log<D> {
         synced.map_err(|fault| self.stop("a staged batch cannot be completed", &fault))
     }
 
-    /// A segment is begun that comes behind the staged batch: that is completed first.
+    /// Completes the staged batch before a segment with a higher number begins.
     pub(super) fn complete_staged_below(&mut self, number: u32) -> Result<(), Refused> {
         while self.staged.as_ref().is_some_and(|staged| !staged.complete && staged.number < number) {
             self.advance()?;

@@ -1,5 +1,5 @@
-//! Numbers as bytes: little-endian fixed ones and varints (seven bits a byte, low ones first, at
-//! most ten bytes).
+//! Encoding of numbers: fixed-size little-endian, and varints (seven bits a byte, low bits first,
+//! at most ten bytes).
 
 /// Append a varint.
 pub(super) fn put_varint(into: &mut Vec<u8>, mut value: u64) {
@@ -10,8 +10,8 @@ pub(super) fn put_varint(into: &mut Vec<u8>, mut value: u64) {
     into.push(value as u8);
 }
 
-/// Takes values off the front of some bytes. Every method gives `None` where the bytes end too
-/// soon.
+/// Decodes values from the front of a byte slice. Every method returns `None` if the slice is too
+/// short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Take<'a> {
     rest: &'a [u8],
@@ -56,18 +56,18 @@ impl<'a> Take<'a> {
     }
 
     /// A varint that fits a `u32`.
-    pub(super) fn small(&mut self) -> Option<u32> {
+    pub(super) fn varint_u32(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }
 
-    /// Bytes after their length as a varint.
-    pub(super) fn counted(&mut self) -> Option<&'a [u8]> {
-        let len = self.small()?;
+    /// Bytes with their length before them as a varint.
+    pub(super) fn length_prefixed(&mut self) -> Option<&'a [u8]> {
+        let len = self.varint_u32()?;
         self.bytes(len as usize)
     }
 }
 
-/// The `u32` at an offset; the caller has checked that it is there.
+/// The `u32` at an offset; the caller has checked the length.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }

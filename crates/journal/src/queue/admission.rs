@@ -1,4 +1,4 @@
-//! Incoming messages: refused, stored, and when they become available.
+//! Incoming messages: admission, commit and withdrawal; and the credit of producers.
 
 use super::Queue;
 use super::consumers::Refused;
@@ -8,7 +8,7 @@ use super::head::{Head, Record};
 use super::settings::{Full, Grouping};
 
 impl Queue {
-    /// A message has come. A stored message has its position in the order from now on, and is
+    /// Offers a received message. A message to store gets its position in the order now, and is
     /// available once it is [`committed`](Queue::committed).
     #[inline]
     pub fn offer(&mut self, now: u64, head: &Head) -> Admission {
@@ -16,9 +16,9 @@ impl Queue {
             self.stats.refused += 1;
             return Admission::Refuse(refusal);
         }
-        // Before the bounds: a duplicate of a stored message needs no room.
-        if let Some(answer) = self.known(now, head) {
-            return answer;
+        // Before the bounds, because a duplicate needs no space.
+        if let Some(admission) = self.check_duplicate(now, head) {
+            return admission;
         }
         if let Some(refusal) = self.fullness(head) {
             self.stats.refused += 1;
@@ -27,8 +27,8 @@ impl Queue {
         Admission::Store(self.admit(now, head))
     }
 
-    /// Stores a message that another queue has accepted and gives up, as after [`Queue::offer`]:
-    /// there is no sender to refuse it to, so neither the bounds nor its id are checked.
+    /// Stores a message that another queue diverts here, as after [`Queue::offer`]. It has no
+    /// sender that a refusal could reach, so neither the bounds nor its id are checked.
     pub fn admit(&mut self, now: u64, head: &Head) -> Stored {
         let record = Record {
             size_bytes: head.size_bytes,
@@ -44,7 +44,7 @@ impl Queue {
         let at = self.next;
         self.next += 1;
         self.insert(at, &record);
-        Stored { seq: Seq(at), record, markers: self.seen.note(now, at, head) }
+        Stored { seq: Seq(at), record, markers: self.duplicate_history.add(now, at, head) }
     }
 
     #[inline]
@@ -52,7 +52,7 @@ impl Queue {
         let mut entry = record.entry();
         entry.set(Mark::Keyed, record.key.is_some());
         entry.set(Mark::Timed, record.due.is_some());
-        entry.set(Mark::Unseen, record.due.is_some());
+        entry.set(Mark::NeverAvailable, record.due.is_some());
         if let Some(group) = record.group.filter(|_| self.settings.grouping != Grouping::Off) {
             entry.group = self.groups.join(group.digest, record.priority.get(), at);
         }
@@ -90,8 +90,8 @@ impl Queue {
         }
     }
 
-    /// The bound that one more message of `size_bytes` would overrun. A message that is alone
-    /// overruns none.
+    /// The bound that one more message of `size_bytes` would exceed. A message that is alone
+    /// exceeds no bound in bytes.
     #[inline]
     pub(super) fn excess(&self, size_bytes: u32) -> Option<Refusal> {
         let limits = &self.settings.limits;
@@ -102,9 +102,9 @@ impl Queue {
         (bytes > limits.bytes && !self.is_empty()).then_some(Refusal::Bytes(limits.bytes))
     }
 
-    /// The journal, or a transaction, has committed a message that was offered; its body lies at
-    /// `place`. It is available from now on, at the position that it got when it was offered.
-    /// `false`: it was not offered, or is committed already.
+    /// Commits an offered message, whose body is at `place`, for the journal or a transaction. It
+    /// becomes available at the position that it got when it was offered. `false`: it was not
+    /// offered, or is committed already.
     #[inline]
     pub fn committed(&mut self, seq: Seq, place: RecordLocation, sink: &mut impl FnMut(Effect)) -> bool {
         let at = seq.0;
@@ -114,9 +114,9 @@ impl Queue {
         entry.place = place;
         self.uncommitted_bytes -= u64::from(entry.size);
         let timed = entry.has(Mark::Timed);
-        entry.set(Mark::Unseen, timed);
+        entry.set(Mark::NeverAvailable, timed);
         self.stats.enqueued += 1;
-        self.seen.commit(at);
+        self.duplicate_history.commit(at);
         if timed {
             self.await_time(at, Step::Schedule);
             return true;
@@ -128,32 +128,31 @@ impl Queue {
         true
     }
 
-    /// The body of a message lies elsewhere now: the log has copied it forward. `false`: it is not
-    /// here any more.
+    /// Sets the new location of a body that compaction has copied. `false`: the message is no
+    /// longer stored.
     pub fn moved(&mut self, seq: Seq, place: RecordLocation) -> bool {
         self.index.get_mut(seq.0).map(|entry| entry.place = place).is_some()
     }
 
-    /// A message that was offered will not be stored: the journal could not, or its transaction is
-    /// rolled back.
+    /// Withdraws an offered message, because the journal failed or its transaction is rolled back.
     pub fn withdraw(&mut self, seq: Seq) -> bool {
         if self.index.get(seq.0).is_none_or(|entry| entry.state() != State::Offered) {
             return false;
         }
         self.take_out(seq.0);
-        self.seen.withdraw(seq.0);
+        self.duplicate_history.withdraw(seq.0);
         true
     }
 
-    /// Whether a message that was offered may not be committed, but is to be withdrawn: the log
-    /// refused an earlier one of its numbered producer, which could not come again behind it.
+    /// Whether an offered message must be withdrawn instead of committed: the log refused an
+    /// earlier message of its numbered producer, which could not be sent again after this one.
     #[inline]
     #[must_use]
     pub fn is_behind_gap(&self, seq: Seq) -> bool {
-        self.seen.is_behind_gap(seq.0)
+        self.duplicate_history.is_behind_gap(seq.0)
     }
 
-    /// A producer attaches.
+    /// Attaches a producer.
     ///
     /// # Errors
     ///
@@ -166,14 +165,14 @@ impl Queue {
         Ok(())
     }
 
-    /// A producer has detached.
+    /// Detaches a producer.
     pub fn detach_producer(&mut self) {
         self.producers = self.producers.saturating_sub(1);
     }
 
-    /// With the offered messages it holds more than a blocking queue may: a group does not fit. One
-    /// message alone may be as large as it is. Of `leaving` the messages and their bytes do not
-    /// count.
+    /// Whether the messages of a blocking queue, offered ones included, exceed its bounds, so that
+    /// the messages of a transaction do not fit. A single message may exceed the bound in bytes.
+    /// `leaving`, a number of messages and their bytes, is not counted.
     #[must_use]
     pub fn is_overfull(&self, leaving: (u64, u64)) -> bool {
         let limits = &self.settings.limits;
@@ -182,10 +181,10 @@ impl Queue {
         self.settings.full == Full::Block && (messages > limits.messages || bytes > limits.bytes)
     }
 
-    /// How many more messages producers may be granted, `granted` being their unused credit.
+    /// The credit that producers may be granted in addition to `granted`, their unused credit.
     ///
-    /// A bound in bytes is turned into messages by the mean size of those here, at least 1 KiB
-    /// before there are any.
+    /// A bound in bytes is converted by the mean size of the stored messages, or 1 KiB if there are
+    /// none.
     #[must_use]
     #[inline]
     pub fn room(&self, granted: u64) -> u64 {

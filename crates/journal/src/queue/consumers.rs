@@ -5,15 +5,15 @@ use super::settings::{Settings, Sharing};
 
 const SLOT_BITS: u32 = 18;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-const NOWHERE: u32 = u32::MAX;
+const NOT_LISTED: u32 = u32::MAX;
 
-/// Names a consumer of one queue; not used again until 16,384 others had its slot.
+/// Identifies a consumer of one queue; reused only after 16,384 other consumers of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConsumerId(pub(super) u32);
 
 impl ConsumerId {
-    /// One that is not there any more.
-    pub(super) const GONE: Self = Self(u32::MAX - 1);
+    /// A consumer that has detached.
+    pub(super) const DETACHED: Self = Self(u32::MAX - 1);
 }
 
 /// A consumer as it attaches.
@@ -23,13 +23,13 @@ pub struct Consume {
     pub key: u64,
     /// digest of container and link name: outlives the link in `modified(undeliverable-here)`
     pub name: u64,
-    /// the higher is served first while it has credit
+    /// consumers of a higher priority are served first while they have credit
     pub priority: i32,
-    /// has a selector: it is asked about each message
+    /// has a selector, which is evaluated for each message
     pub selects: bool,
-    /// looks without taking (distribution-mode copy)
+    /// reads without consuming (distribution-mode copy)
     pub browses: bool,
-    /// wants to be the only one
+    /// excludes other consumers
     pub exclusive: bool,
 }
 
@@ -42,7 +42,7 @@ pub enum Refused {
     /// `limits.producers`
     #[error("the address has reached its maximum producer limit of {0}")]
     Producers(u32),
-    /// one that is attached is exclusive, or it wants to be and others are attached
+    /// an attached consumer is exclusive, or the new one is and others are attached
     #[error("the address has an exclusive consumer, or has consumers and the new one is exclusive")]
     Exclusive,
 }
@@ -57,13 +57,13 @@ pub(super) struct Consumer {
     pub(super) selects: bool,
     /// messages it holds
     pub(super) outstanding: u32,
-    /// it walks by cursor, and is asked or barred
+    /// set for a selector, a browser, and a consumer that declared a message undeliverable
     pub(super) cursor: Option<Box<Cursor>>,
     arrived: u64,
     has_credit: bool,
-    /// place in its class's list of those with credit
+    /// index in `common` of its class
     common_at: u32,
-    /// place in its class's list of those that may find something of their own
+    /// index in `own` of its class
     own_at: u32,
 }
 
@@ -73,10 +73,10 @@ struct Class {
     priority: i32,
     members: u32,
     /// members that do not only browse
-    takers: u32,
+    acquirers: u32,
     /// consumers that accept any message
     common: Vec<ConsumerId>,
-    /// those that walk, or have a group, and may find something
+    /// consumers with a cursor or a group that may have a message for them alone
     own: Vec<ConsumerId>,
 }
 
@@ -86,17 +86,17 @@ struct Slot {
     consumer: Option<Consumer>,
 }
 
-/// Consumers that may be given a message, in two lists: a consumer can stand in both.
+/// Consumers that may receive a message, in two lists: a consumer can be in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidates<'a> {
-    /// each of them gets the next message
+    /// each of them may get the next message
     pub common: &'a [ConsumerId],
-    /// consumers that may have a message of their own: only [`next`](super::Queue::next) decides
+    /// consumers that may have a message for them alone: only [`next`](super::Queue::next) decides
     pub own: &'a [ConsumerId],
 }
 
 impl Candidates<'_> {
-    /// No consumer can receive anything now.
+    /// Whether no consumer can receive a message now.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.common.is_empty() && self.own.is_empty()
@@ -114,8 +114,8 @@ pub(super) struct Consumers {
     exclusive: Option<ConsumerId>,
     single: bool,
     active: Option<ConsumerId>,
-    /// messages held by consumers that are gone: their links may be resumed, or a transaction has
-    /// the messages
+    /// messages held by detached consumers: their links may be resumed, or a transaction has
+    /// settled the messages
     orphans: u32,
     /// consumers with a cursor, for returned messages
     pub(super) cursors: Vec<ConsumerId>,
@@ -143,7 +143,7 @@ impl Consumers {
         if slot.generation == id.0 >> SLOT_BITS { slot.consumer.as_mut() } else { None }
     }
 
-    pub(super) fn attach(&mut self, consume: &Consume, walks: bool, limit: u32) -> Result<ConsumerId, Refused> {
+    pub(super) fn attach(&mut self, consume: &Consume, uses_cursor: bool, limit: u32) -> Result<ConsumerId, Refused> {
         if self.exclusive.is_some() || consume.exclusive && self.count > 0 {
             return Err(Refused::Exclusive);
         }
@@ -164,17 +164,17 @@ impl Consumers {
             browses: consume.browses,
             selects: consume.selects,
             outstanding: 0,
-            cursor: walks.then(Box::default),
+            cursor: uses_cursor.then(Box::default),
             arrived: self.arrivals,
             has_credit: false,
-            common_at: NOWHERE,
-            own_at: NOWHERE,
+            common_at: NOT_LISTED,
+            own_at: NOT_LISTED,
         });
         self.count += 1;
         let class = self.class(consume.priority);
         self.classes[class].members += 1;
-        self.classes[class].takers += u32::from(!consume.browses);
-        if walks {
+        self.classes[class].acquirers += u32::from(!consume.browses);
+        if uses_cursor {
             self.cursors.push(id);
         }
         if consume.exclusive {
@@ -197,7 +197,7 @@ impl Consumers {
         self.orphans += consumer.outstanding;
         let class = self.class(consumer.priority);
         self.classes[class].members -= 1;
-        self.classes[class].takers -= u32::from(!consumer.browses);
+        self.classes[class].acquirers -= u32::from(!consumer.browses);
         if self.classes[class].members == 0 {
             self.classes.remove(class);
         }
@@ -218,7 +218,7 @@ impl Consumers {
         }
     }
 
-    /// A consumer, which may be gone, holds this many more messages.
+    /// Adds `change` to the messages that a consumer holds; it may have detached.
     #[inline]
     pub(super) fn count_held(&mut self, id: ConsumerId, change: i32) {
         match self.get_mut(id) {
@@ -227,10 +227,10 @@ impl Consumers {
         }
     }
 
-    /// Chooses the active consumer: the one that holds messages, else the oldest of the highest
-    /// priority. One that is active stays so while it holds messages, and against others of its
-    /// priority. As long as a consumer that is gone holds messages there is no other: it may still
-    /// process them.
+    /// Chooses the active consumer: one that holds messages, else the oldest of the highest
+    /// priority. The active consumer does not change while it holds messages, nor in favour of
+    /// others of its priority. While a detached consumer holds messages, no other becomes active,
+    /// because its client may still process them.
     pub(super) fn choose_active(&mut self) {
         if !self.single || self.orphans > 0 {
             return;
@@ -241,20 +241,21 @@ impl Consumers {
         }
         let rank =
             |consumer: &Consumer| (consumer.outstanding > 0, consumer.priority, std::cmp::Reverse(consumer.arrived));
-        let takers = self.slots.iter().enumerate().filter_map(|(index, slot)| {
+        let acquirers = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let consumer = slot.consumer.as_ref().filter(|consumer| !consumer.browses)?;
             Some((rank(consumer), ConsumerId(slot.generation << SLOT_BITS | index as u32)))
         });
-        self.active = takers.max().map(|(_, id)| id);
+        self.active = acquirers.max().map(|(_, id)| id);
         if let Some(id) = self.active {
-            self.wake(id);
+            self.join_own(id);
         }
     }
 
-    /// Whether the active consumer gives way as soon as it holds nothing.
+    /// Whether the active consumer is replaced once it holds no message: a consumer of a higher
+    /// priority is attached.
     fn yields_when_idle(&self, active: &Consumer) -> bool {
         let mut higher = self.classes.iter().take_while(|class| class.priority > active.priority);
-        higher.any(|class| class.takers > 0)
+        higher.any(|class| class.acquirers > 0)
     }
 
     pub(super) fn set_credit(&mut self, id: ConsumerId, has_credit: bool) {
@@ -263,19 +264,19 @@ impl Consumers {
             return;
         }
         consumer.has_credit = has_credit;
-        let (priority, walks) = (consumer.priority, consumer.cursor.is_some());
+        let (priority, uses_cursor) = (consumer.priority, consumer.cursor.is_some());
         let class = self.class(priority);
         if !has_credit {
             self.leave_list(class, id, List::Common);
             self.leave_list(class, id, List::Own);
-        } else if walks {
+        } else if uses_cursor {
             self.join_list(class, id, List::Own);
         } else {
             self.join_list(class, id, List::Common);
         }
     }
 
-    /// Consumers of that name look before they take from now on.
+    /// Gives cursors to all consumers of a name.
     pub(super) fn make_cursors(&mut self, name: u64) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
@@ -285,7 +286,7 @@ impl Consumers {
         }
     }
 
-    /// A consumer that accepted any message gets a cursor.
+    /// Gives a cursor to a consumer that accepted any message.
     fn make_cursor(&mut self, id: ConsumerId) {
         let Some(consumer) = self.get_mut(id) else { return };
         if consumer.cursor.is_some() {
@@ -296,21 +297,21 @@ impl Consumers {
         let class = self.class(priority);
         self.leave_list(class, id, List::Common);
         self.cursors.push(id);
-        self.wake(id);
+        self.join_own(id);
     }
 
-    /// There may be something for this consumer alone.
+    /// Lists a consumer in `own`: there may be a message for it alone.
     #[inline]
-    pub(super) fn wake(&mut self, id: ConsumerId) {
+    pub(super) fn join_own(&mut self, id: ConsumerId) {
         let Some(consumer) = self.get(id) else { return };
-        if consumer.has_credit && consumer.own_at == NOWHERE {
+        if consumer.has_credit && consumer.own_at == NOT_LISTED {
             let class = self.class(consumer.priority);
             self.join_list(class, id, List::Own);
         }
     }
 
-    /// There is nothing for this consumer alone.
-    pub(super) fn sleep(&mut self, id: ConsumerId) {
+    /// Removes a consumer from `own`: there is no message for it alone.
+    pub(super) fn leave_own(&mut self, id: ConsumerId) {
         let Some(consumer) = self.get(id) else { return };
         let class = self.class(consumer.priority);
         self.leave_list(class, id, List::Own);
@@ -319,7 +320,7 @@ impl Consumers {
     fn join_list(&mut self, class: usize, id: ConsumerId, list: List) {
         let at = self.classes[class].list(list).len() as u32;
         let Some(place) = self.get_mut(id).map(|consumer| consumer.place(list)) else { return };
-        if *place == NOWHERE {
+        if *place == NOT_LISTED {
             *place = at;
             self.classes[class].list(list).push(id);
         }
@@ -327,8 +328,8 @@ impl Consumers {
 
     fn leave_list(&mut self, class: usize, id: ConsumerId, list: List) {
         let Some(place) = self.get_mut(id).map(|consumer| consumer.place(list)) else { return };
-        let at = std::mem::replace(place, NOWHERE);
-        if at == NOWHERE {
+        let at = std::mem::replace(place, NOT_LISTED);
+        if at == NOT_LISTED {
             return;
         }
         let members = self.classes[class].list(list);
@@ -340,23 +341,23 @@ impl Consumers {
         }
     }
 
-    /// Those of the highest priority that may be given something. `loose`: there are messages for
-    /// any consumer.
+    /// The consumers of the highest priority that may receive a message. `has_common`: there are
+    /// messages for any consumer.
     #[inline]
-    pub(super) fn candidates(&self, loose: bool) -> Candidates<'_> {
-        let nobody = Candidates { common: &[], own: &[] };
+    pub(super) fn candidates(&self, has_common: bool) -> Candidates<'_> {
+        let none = Candidates { common: &[], own: &[] };
         if self.single {
-            return self.active_candidate(loose).unwrap_or(nobody);
+            return self.active_candidate(has_common).unwrap_or(none);
         }
         let mut classes = self
             .classes
             .iter()
-            .map(|class| Candidates { common: if loose { &class.common } else { &[] }, own: &class.own });
-        classes.find(|candidates| !candidates.is_empty()).unwrap_or(nobody)
+            .map(|class| Candidates { common: if has_common { &class.common } else { &[] }, own: &class.own });
+        classes.find(|candidates| !candidates.is_empty()).unwrap_or(none)
     }
 
-    /// The active consumer, and browsers: they take nothing from anyone.
-    fn active_candidate(&self, loose: bool) -> Option<Candidates<'_>> {
+    /// The active consumer, and browsers, which consume no message.
+    fn active_candidate(&self, has_common: bool) -> Option<Candidates<'_>> {
         let browsing = |class: &&Class| class.own.iter().any(|id| self.get(*id).is_some_and(|one| one.browses));
         if let Some(class) = self.classes.iter().find(browsing) {
             return Some(Candidates { common: &[], own: &class.own });
@@ -366,13 +367,14 @@ impl Consumers {
             return None;
         }
         let only = self.active.as_slice();
-        let common = if loose && consumer.common_at != NOWHERE { only } else { &[] };
-        Some(Candidates { common, own: if consumer.own_at != NOWHERE { only } else { &[] } })
+        let common = if has_common && consumer.common_at != NOT_LISTED { only } else { &[] };
+        Some(Candidates { common, own: if consumer.own_at != NOT_LISTED { only } else { &[] } })
     }
 
-    /// Whether a consumer stands in a list of those that may be given something.
-    pub(super) fn is_listed(&self, id: ConsumerId, loose: bool) -> bool {
-        self.get(id).is_some_and(|consumer| consumer.own_at != NOWHERE || loose && consumer.common_at != NOWHERE)
+    /// Whether a consumer is in a list of candidates.
+    pub(super) fn is_listed(&self, id: ConsumerId, has_common: bool) -> bool {
+        self.get(id)
+            .is_some_and(|consumer| consumer.own_at != NOT_LISTED || has_common && consumer.common_at != NOT_LISTED)
     }
 
     /// Whether only the active consumer gets messages.
@@ -381,9 +383,9 @@ impl Consumers {
         self.single
     }
 
-    /// Whether a consumer may be given messages now, as far as the others are concerned.
+    /// Whether the other consumers allow a consumer to receive messages now.
     #[inline]
-    pub(super) fn is_eligible(&self, id: ConsumerId, loose: bool) -> bool {
+    pub(super) fn is_eligible(&self, id: ConsumerId, has_common: bool) -> bool {
         let Some(consumer) = self.get(id) else { return false };
         if consumer.browses {
             return true;
@@ -392,7 +394,7 @@ impl Consumers {
             return self.active == Some(id) && !self.yields_when_idle(consumer);
         }
         let before = self.classes.iter().take_while(|class| class.priority > consumer.priority);
-        before.into_iter().all(|class| class.own.is_empty() && (!loose || class.common.is_empty()))
+        before.into_iter().all(|class| class.own.is_empty() && (!has_common || class.common.is_empty()))
     }
 }
 

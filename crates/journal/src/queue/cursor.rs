@@ -1,10 +1,10 @@
-//! Consumers that do not accept any message: selectors, browsers, and consumers barred from a
-//! message.
+//! Cursors of consumers that do not accept every message: selectors, browsers, and consumers that
+//! declared a message undeliverable.
 //!
-//! Each has one cursor per priority, so that a message that does not match is examined once and
-//! never again. A message that appears before the cursor is reported to it by number. Only a group
-//! that becomes free is examined again from its first message on: the cursor had passed it as
-//! another consumer's.
+//! Each has one cursor per priority, so that a message that does not match is examined only once. A
+//! message that becomes available before the cursor is reported to it by number. Only a group that
+//! becomes free is examined again from its first message, because the cursor passed it while
+//! another consumer had it.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +15,23 @@ use super::entry::{Entry, Mark, Seq, Step};
 use super::head::Priority;
 use super::index::Class;
 
-/// Messages examined in one call.
-const SHARE: usize = 256;
-/// Returns that are remembered one by one; beyond, the cursor returns to the first of them.
+/// Maximum messages examined in one call.
+const WORK_MAX: usize = 256;
+/// Maximum remembered returns; beyond it the cursor moves back to the first of them.
 const RETURNS_MAX: usize = 4096;
 
 /// How far a consumer has examined the queue.
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
-    /// a priority: nothing before it is new to this consumer, but for `returned`
+    /// by priority: all messages before it were examined, except `returned`
     cursor: [u64; Priority::COUNT],
-    /// messages that arrived or returned before the cursor after it had passed: 9 - priority and
-    /// number; and the group of which all later messages are to be examined too, or
-    /// [`Entry::NO_GROUP`]
+    /// messages before the cursor that became available after it had passed: 9 - priority and
+    /// number; with the group whose later messages must be examined too, or [`Entry::NO_GROUP`]
     returned: BTreeMap<(u8, u64), u32>,
 }
 
 impl Cursor {
-    /// A message becomes available; if a group is named, that message and the later ones of the
-    /// group.
+    /// Reports an available message; with a group, also the later messages of that group.
     pub(super) fn notify(&mut self, priority: u8, at: u64, group: u32) {
         let cursor = &mut self.cursor[priority as usize];
         if at >= *cursor {
@@ -51,8 +49,8 @@ impl Cursor {
         }
     }
 
-    /// It has examined this one. The group in which it is to continue.
-    fn pass(&mut self, priority: u8, at: u64) -> u32 {
+    /// Records that a message was examined. Returns the group in which to continue.
+    fn mark_examined(&mut self, priority: u8, at: u64) -> u32 {
         self.returned.remove(&(9 - priority, at)).unwrap_or_else(|| {
             self.cursor[priority as usize] = at + 1;
             Entry::NO_GROUP
@@ -63,15 +61,15 @@ impl Cursor {
 /// The action for a message that a cursor has reached.
 enum CursorStep {
     Skip,
-    Give,
+    Deliver,
     Unread,
     HideExpired,
 }
 
 impl Queue {
     /// The next message that the cursor has not examined.
-    fn ahead(&self, cursor: &Cursor) -> Option<(u8, u64)> {
-        let mut priorities = self.index.priorities(Class::Loose) | self.index.priorities(Class::Grouped);
+    fn next_unexamined(&self, cursor: &Cursor) -> Option<(u8, u64)> {
+        let mut priorities = self.index.priorities(Class::Ungrouped) | self.index.priorities(Class::Grouped);
         let returned = cursor.returned.first_key_value().map(|((inverse, at), _)| (9 - inverse, *at));
         while let Some(priority) = priorities.checked_ilog2() {
             let priority = priority as u8;
@@ -79,9 +77,9 @@ impl Queue {
                 break;
             }
             let from = cursor.cursor[priority as usize];
-            let loose = self.index.next(Class::Loose, priority, from);
+            let ungrouped = self.index.next(Class::Ungrouped, priority, from);
             let grouped = self.index.next(Class::Grouped, priority, from);
-            if let Some(at) = [loose, grouped].into_iter().flatten().min() {
+            if let Some(at) = [ungrouped, grouped].into_iter().flatten().min() {
                 return Some((priority, at));
             }
             priorities &= !(1 << priority);
@@ -89,7 +87,7 @@ impl Queue {
         returned
     }
 
-    /// [`Queue::next`] for a consumer that walks.
+    /// [`Queue::next`] for a consumer with a cursor.
     pub(super) fn next_by_cursor(
         &mut self,
         now: u64,
@@ -104,7 +102,7 @@ impl Queue {
             consumer.cursor = Some(cursor);
         }
         if next == Next::Nothing {
-            self.consumers.sleep(id);
+            self.consumers.leave_own(id);
         }
         next
     }
@@ -116,24 +114,24 @@ impl Queue {
         cursor: &mut Cursor,
         accepts: &mut dyn FnMut(&Item) -> Verdict,
     ) -> Next {
-        for _ in 0..SHARE {
-            let Some((priority, at)) = self.ahead(cursor) else { return Next::Nothing };
+        for _ in 0..WORK_MAX {
+            let Some((priority, at)) = self.next_unexamined(cursor) else { return Next::Nothing };
             let browses = self.consumers.get(id).is_some_and(|consumer| consumer.browses);
-            let look = if self.index.is_shown(at) { self.examine(now, id, at, accepts) } else { CursorStep::Skip };
-            if matches!(look, CursorStep::Unread) {
+            let step = if self.index.is_shown(at) { self.examine(now, id, at, accepts) } else { CursorStep::Skip };
+            if matches!(step, CursorStep::Unread) {
                 return self.item(at).map_or(Next::Nothing, Next::Unread);
             }
-            let group = cursor.pass(priority, at);
+            let group = cursor.mark_examined(priority, at);
             if group != Entry::NO_GROUP
                 && self.groups.admits(group, id)
                 && let Some(after) = self.after_in_group(group, priority, at)
             {
                 cursor.notify(priority, after, group);
             }
-            match look {
+            match step {
                 CursorStep::HideExpired if !browses => self.hide_expired(at),
-                CursorStep::Give if browses => return self.item(at).map_or(Next::Nothing, Next::Message),
-                CursorStep::Give => return self.acquire(at, id),
+                CursorStep::Deliver if browses => return self.item(at).map_or(Next::Nothing, Next::Message),
+                CursorStep::Deliver => return self.acquire(at, id),
                 _ => {}
             }
         }
@@ -147,33 +145,34 @@ impl Queue {
         if entry.is_expired(now) {
             return CursorStep::HideExpired;
         }
-        let barred = entry.has(Mark::Barred) && self.barred.is_barred(at, consumer.name);
-        let elsewhere = entry.grouped() && !self.groups.admits(entry.group, id);
-        if !consumer.browses && (barred || elsewhere) {
+        let undeliverable_here =
+            entry.has(Mark::UndeliverableHere) && self.undeliverable_here.is_undeliverable(at, consumer.name);
+        let of_other_consumer = entry.grouped() && !self.groups.admits(entry.group, id);
+        if !consumer.browses && (undeliverable_here || of_other_consumer) {
             return CursorStep::Skip;
         }
         if !consumer.selects {
-            return CursorStep::Give;
+            return CursorStep::Deliver;
         }
         match self.item(at).map(|item| accepts(&item)) {
-            Some(Verdict::Yes) => CursorStep::Give,
+            Some(Verdict::Yes) => CursorStep::Deliver,
             Some(Verdict::Unread) => CursorStep::Unread,
             _ => CursorStep::Skip,
         }
     }
 
-    /// A message for a browser could not be shown to it: the cursor returns to it.
+    /// Lets a browser read a message again that could not be delivered to it.
     pub fn revisit(&mut self, id: ConsumerId, seq: Seq) {
         let Some(priority) = self.index.get(seq.0).map(|entry| entry.priority()) else { return };
         let browser = self.consumers.get_mut(id).filter(|consumer| consumer.browses);
         if let Some(cursor) = browser.and_then(|browser| browser.cursor.as_mut()) {
             cursor.notify(priority, seq.0, Entry::NO_GROUP);
-            self.consumers.wake(id);
+            self.consumers.join_own(id);
         }
     }
 
-    /// A message was committed after others that were offered later: browsers that have seen those
-    /// have not seen it.
+    /// Reports a committed message to browsers: their cursors may have passed it, at messages that
+    /// were offered later and committed earlier.
     #[inline]
     pub(super) fn notify_browsers(&mut self, at: u64) {
         if self.consumers.cursors.is_empty() {
@@ -189,7 +188,7 @@ impl Queue {
         }
     }
 
-    /// Takes an expired message out of reach; the next timeout deals with it.
+    /// Hides an expired message until the next timeout handles it.
     pub(super) fn hide_expired(&mut self, at: u64) {
         if self.step(at, Step::HideExpired) {
             self.make_unavailable(at);

@@ -1,4 +1,4 @@
-//! Outgoing messages: consumers, their turns, and the next message.
+//! Outgoing messages: consumers, and the next message of each.
 
 use super::Queue;
 use super::consumers::{Candidates, Consume, ConsumerId, Refused};
@@ -6,22 +6,22 @@ use super::effect::{Item, Next, Verdict};
 use super::entry::{Entry, Mark, Seq, Step};
 use super::index::Class;
 
-/// Expired messages that are skipped in one call.
-const SHARE: usize = 256;
+/// Maximum expired messages skipped in one call.
+const WORK_MAX: usize = 256;
 
 impl Queue {
-    /// A consumer attaches; it has no credit yet.
+    /// Attaches a consumer, without credit.
     ///
     /// # Errors
     ///
     /// [`Refused::Consumers`] at `limits.consumers` (262,143 at most), [`Refused::Exclusive`].
     pub fn attach(&mut self, consume: &Consume) -> Result<ConsumerId, Refused> {
-        let walks = consume.selects || consume.browses || self.barred.knows(consume.name);
-        self.consumers.attach(consume, walks, self.settings.limits.consumers)
+        let uses_cursor = consume.selects || consume.browses || self.undeliverable_here.has_name(consume.name);
+        self.consumers.attach(consume, uses_cursor, self.settings.limits.consumers)
     }
 
-    /// A consumer has detached. Settle the messages it held first, with its own outcomes or as
-    /// failed.
+    /// Detaches a consumer. The caller first settles the messages that it holds, with its own
+    /// outcomes or as failed.
     pub fn detach(&mut self, id: ConsumerId) {
         if self.consumers.detach(id).is_some() {
             self.free_groups(id);
@@ -35,52 +35,52 @@ impl Queue {
         self.consumers.get(id).map(|consumer| consumer.key)
     }
 
-    /// Whether messages can be dispatched to a consumer.
+    /// Sets whether messages can be dispatched to a consumer.
     pub fn set_credit(&mut self, id: ConsumerId, has_credit: bool) {
         self.consumers.set_credit(id, has_credit);
         if has_credit && self.groups.any_of(id) {
-            self.consumers.wake(id);
+            self.consumers.join_own(id);
         }
     }
 
-    /// The consumers that may receive a message now: all of one priority, the highest that has any.
+    /// The consumers that may receive a message now: those of the highest priority with any.
     #[must_use]
     #[inline]
     pub fn candidates(&self) -> Candidates<'_> {
-        self.consumers.candidates(self.has_loose())
+        self.consumers.candidates(self.has_common())
     }
 
     /// Whether there may be a message for a consumer: [`next`](Queue::next) has not returned
-    /// [`Next::Nothing`] since.
+    /// [`Next::Nothing`] since the last change.
     #[must_use]
     pub fn has_for(&self, id: ConsumerId) -> bool {
-        let loose = self.has_loose();
-        self.consumers.is_eligible(id, loose) && self.consumers.is_listed(id, loose)
+        let has_common = self.has_common();
+        self.consumers.is_eligible(id, has_common) && self.consumers.is_listed(id, has_common)
     }
 
     #[inline]
-    fn has_loose(&self) -> bool {
-        self.index.priorities(Class::Loose) != 0 || self.groups.any_free()
+    fn has_common(&self) -> bool {
+        self.index.priorities(Class::Ungrouped) != 0 || self.groups.any_free()
     }
 
-    /// The next message for a consumer, which holds it from now on. `accepts` is its selector; only
-    /// one that attached as selecting is asked, about each message once. For unavailable ones the
-    /// answer is [`Next::Nothing`].
+    /// The next message for a consumer, which then holds it. `accepts` is its selector: it is
+    /// called once for each message, if the consumer attached with [`Consume::selects`]. Without an
+    /// available message the result is [`Next::Nothing`].
     #[inline]
     pub fn next(&mut self, now: u64, id: ConsumerId, mut accepts: impl FnMut(&Item) -> Verdict) -> Next {
         let Some(consumer) = self.consumers.get(id) else { return Next::Nothing };
-        if !self.consumers.is_eligible(id, self.has_loose()) {
+        if !self.consumers.is_eligible(id, self.has_common()) {
             if self.consumers.is_single() {
-                self.consumers.sleep(id);
+                self.consumers.leave_own(id);
             }
             return Next::Nothing;
         }
         if consumer.cursor.is_some() {
             return self.next_by_cursor(now, id, &mut accepts);
         }
-        for _ in 0..SHARE {
+        for _ in 0..WORK_MAX {
             let Some(at) = self.best(id) else {
-                self.consumers.sleep(id);
+                self.consumers.leave_own(id);
                 return Next::Nothing;
             };
             if self.index.get(at).is_some_and(|entry| entry.is_expired(now)) {
@@ -92,13 +92,13 @@ impl Queue {
         Next::Later
     }
 
-    /// The first message that a consumer may have, by 9 - priority and number.
+    /// The first message that a consumer may receive, by 9 - priority and number.
     #[inline]
     fn best(&self, id: ConsumerId) -> Option<u64> {
-        let loose = self.index.first(Class::Loose).map(|(priority, at)| (9 - priority, at));
-        match (loose, self.groups.first_for(id)) {
-            (Some(loose), Some(grouped)) => Some(loose.min(grouped).1),
-            (loose, grouped) => loose.or(grouped).map(|(_, at)| at),
+        let ungrouped = self.index.first(Class::Ungrouped).map(|(priority, at)| (9 - priority, at));
+        match (ungrouped, self.groups.first_for(id)) {
+            (Some(ungrouped), Some(grouped)) => Some(ungrouped.min(grouped).1),
+            (ungrouped, grouped) => ungrouped.or(grouped).map(|(_, at)| at),
         }
     }
 
@@ -123,11 +123,11 @@ impl Queue {
         Next::Message(self.show(at, &entry))
     }
 
-    /// A consumer holds one message less; its name, unless it has gone.
+    /// Counts one held message of a consumer less. Returns its name, unless it has detached.
     #[inline]
     pub(super) fn release_hold(&mut self, id: ConsumerId, group: u32) -> Option<u64> {
         if group != Entry::NO_GROUP {
-            self.loosen_group(group);
+            self.count_group_release(group);
         }
         self.consumers.count_held(id, -1);
         let consumer = self.consumers.get(id);
@@ -138,25 +138,24 @@ impl Queue {
         name
     }
 
-    /// The names of consumers that a message is kept from, 64 at most: those that have sent it away
-    /// last.
+    /// The names of consumers to which a message is undeliverable: the last 64 that declared it so.
     #[must_use]
-    pub fn barred_from(&self, seq: Seq) -> &[u64] {
-        self.barred.names_of(seq.0)
+    pub fn undeliverable_to(&self, seq: Seq) -> &[u64] {
+        self.undeliverable_here.names_of(seq.0)
     }
 
-    /// After a restart: a message is kept from consumers of these names. `false`: it is not here.
-    pub fn bar_again(&mut self, seq: Seq, names: impl IntoIterator<Item = u64>) -> bool {
-        names.into_iter().for_each(|name| self.bar(seq.0, name));
+    /// After a restart: marks a message as undeliverable to these names. `false`: it is not stored.
+    pub fn restore_undeliverable(&mut self, seq: Seq, names: impl IntoIterator<Item = u64>) -> bool {
+        names.into_iter().for_each(|name| self.mark_undeliverable(seq.0, name));
         self.index.get(seq.0).is_some()
     }
 
-    /// Consumers of that name do not get the message again: from now on they look before they take.
-    pub(super) fn bar(&mut self, at: u64, name: u64) {
+    /// Marks a message as undeliverable to consumers of a name, and gives them cursors.
+    pub(super) fn mark_undeliverable(&mut self, at: u64, name: u64) {
         let Some(entry) = self.index.get_mut(at) else { return };
-        entry.set(Mark::Barred, true);
-        let is_new = !self.barred.knows(name);
-        self.barred.bar(at, name);
+        entry.set(Mark::UndeliverableHere, true);
+        let is_new = !self.undeliverable_here.has_name(name);
+        self.undeliverable_here.mark_undeliverable(at, name);
         if is_new {
             self.consumers.make_cursors(name);
         }

@@ -4,15 +4,15 @@ use super::entry::{RecordLocation, Seq, State};
 use super::head::{Priority, Record};
 use super::state::Marker;
 
-/// A message of the queue, as it is shown.
+/// A view of a message of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// names it here
+    /// its number in the queue
     pub seq: Seq,
-    /// names it in the log: the `seq` it was offered under, which a scheduled message changes when
-    /// it is due
+    /// its number in the log: the `seq` under which it was offered. A scheduled message gets a new
+    /// `seq` when it is due
     pub id: Seq,
-    /// where its body lies
+    /// the location of its body
     pub place: RecordLocation,
     /// bytes of the encoded message
     pub size_bytes: u32,
@@ -26,15 +26,15 @@ pub struct Item {
     pub expires: Option<u64>,
     /// `delivery-count`: failed deliveries
     pub failures: u16,
-    /// there are consumers that it is kept from: [`barred_from`](super::Queue::barred_from)
-    pub barred: bool,
+    /// undeliverable to some consumers: [`undeliverable_to`](super::Queue::undeliverable_to)
+    pub undeliverable_here: bool,
     /// digest of its group
     pub group: Option<u64>,
-    /// where it is in its life
+    /// its state
     pub state: State,
 }
 
-/// Why a message left, was moved, or did not come in.
+/// Why a message was removed or moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Cause {
@@ -46,9 +46,9 @@ pub enum Cause {
     Attempts,
     /// its time to live ended
     Expired,
-    /// last-value queue: a newer one of its key has come
+    /// last-value queue: a newer message of its key replaced it
     Replaced,
-    /// ring: it was the oldest when the bound was reached
+    /// ring: it was the oldest when the bound was exceeded
     Overrun,
     /// an administrator removed it
     Purged,
@@ -57,7 +57,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// how many there are
+    /// number of causes
     pub const COUNT: usize = 8;
 
     /// The name of the cause, for annotations and metrics.
@@ -76,7 +76,7 @@ impl Cause {
     }
 }
 
-/// Where a message goes that may not stay.
+/// The destination of a diverted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `spec.deadletter`
@@ -90,15 +90,15 @@ pub enum Target {
 /// An effect of a call. The queue's own state is updated before it is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The message is removed: the log forgets it.
+    /// The message is removed: its removal must be logged.
     Remove {
         /// the message
         item: Item,
         /// why
         cause: Cause,
     },
-    /// The message is to be stored elsewhere; it counts here until [`left`](super::Queue::left) or
-    /// [`stay`](super::Queue::stay) is called.
+    /// The message must be stored at another address. It counts here until
+    /// [`left`](super::Queue::left) or [`stay`](super::Queue::stay) is called.
     Divert {
         /// the message
         item: Item,
@@ -107,16 +107,16 @@ pub enum Effect {
         /// why
         cause: Cause,
     },
-    /// Its delivery failed and it waits for another: the log may keep the count.
+    /// The delivery failed and the message waits for another: the log may store the count.
     Retry {
         /// the message, with its new count
         item: Item,
-        /// not before then
+        /// the earliest time of the next delivery
         due: Option<u64>,
     },
 }
 
-/// The answer to [`offer`](super::Queue::offer).
+/// The result of [`offer`](super::Queue::offer).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Admission {
     /// Write it, then call [`committed`](super::Queue::committed), or
@@ -124,7 +124,7 @@ pub enum Admission {
     Store(Stored),
     /// Accept it, store nothing.
     Duplicate {
-        /// the original, if it is not committed: do not accept before
+        /// the original, if it is not committed: accept the duplicate only after it
         of: Option<Seq>,
     },
     /// Refuse it.
@@ -134,11 +134,11 @@ pub enum Admission {
 /// The record to write for a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stored {
-    /// names it here and in the log
+    /// its number in the queue and in the log
     pub seq: Seq,
-    /// to lie beside the body
+    /// stored with the body
     pub record: Record,
-    /// to be written with it, atomically
+    /// written atomically with it
     pub markers: [Option<Marker>; 2],
 }
 
@@ -157,21 +157,21 @@ pub enum Refusal {
     /// `limits.message_bytes`
     #[error("a message of this address may have at most {0} bytes")]
     MessageSize(u32),
-    /// `limits.bytes`: not even alone
-    #[error("the address holds at most {0} bytes, and the message has more: make it smaller, or limits.bytes larger")]
+    /// `limits.bytes`: the message exceeds it alone
+    #[error("the message exceeds the {0} bytes of the address: send a smaller one, or raise limits.bytes")]
     LargerThanQueue(u64),
 }
 
-/// The answer to [`next`](super::Queue::next).
+/// The result of [`next`](super::Queue::next).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is this consumer's, until settled; a browser only looks.
+    /// The consumer holds this message until it is settled; a browser does not acquire it.
     Message(Item),
-    /// Whether the selector matches is not known without its body: read it and ask again.
+    /// The selector needs the body of this message: read it and call again.
     Unread(Item),
-    /// There is nothing for it now.
+    /// There is no message for the consumer now.
     Nothing,
-    /// A turn's share of messages was examined: call again next turn.
+    /// The work of one call was done: call again next turn.
     Later,
 }
 
@@ -182,22 +182,22 @@ pub enum Verdict {
     Yes,
     /// it does not
     No,
-    /// its body has to be read first
+    /// its body must be read first
     Unread,
 }
 
 /// The outcome that a consumer reports (part 3, 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsumerOutcome {
-    /// done
+    /// consumed
     Accepted,
-    /// not evaluated
+    /// not processed
     Released,
-    /// something is to change; annotations are the caller's business
+    /// returned with changes; the caller applies the annotations
     Modified {
         /// counts as a failed delivery
         failed: bool,
-        /// this consumer's name does not get it again
+        /// not delivered again to consumers of this name
         undeliverable_here: bool,
     },
     /// invalid

@@ -1,35 +1,35 @@
-//! One message in the index: 40 bytes, and which state may follow which.
+//! The index entry of a message (40 bytes), and the table of its state transitions.
 
 pub use crate::log::RecordLocation;
 
-/// Nowhere yet.
+/// The location of a message that is not committed.
 const UNPLACED: RecordLocation = RecordLocation { segment: 0, offset: 0, len: 0 };
 
-/// Names a message within its queue while it is there; never used again.
+/// Identifies a message within its queue; never reused.
 ///
-/// It is the place in the order: of two messages of one priority the smaller leaves first.
+/// It defines the order: of two messages of one priority, the smaller is delivered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Seq(pub u64);
 
-/// Where a message is in its life.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// offered; the journal, or a transaction, has not committed it
+    /// offered, and not yet committed by the journal or a transaction
     Offered,
     /// available
     Waiting,
-    /// its time of delivery has not come
+    /// waits for its delivery time
     Scheduled,
     /// failed, and waits for its next attempt
     Delayed,
     /// dispatched to a consumer
     Acquired,
-    /// settled by its consumer within a transaction that is open
+    /// settled by its consumer within an open transaction
     Retiring,
-    /// on its way to another address, which has not confirmed
+    /// being moved to another address, which has not confirmed it
     Leaving,
-    /// was found expired; the next [`timeout`](super::Queue::timeout) takes it
+    /// found expired; the next [`timeout`](super::Queue::timeout) removes it
     Expired,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Step {
     HideExpired,
 }
 
-/// The next state; combinations that are not in the table are illegal. Leaving the queue is legal
+/// The next state; combinations that are not in the table are illegal. A message can be removed
 /// from every state.
 pub(super) const fn follows(state: State, step: Step) -> Option<State> {
     use State::{Acquired, Delayed, Expired, Leaving, Offered, Retiring, Scheduled, Waiting};
@@ -70,29 +70,29 @@ pub(super) const fn follows(state: State, step: Step) -> Option<State> {
 const TIME_BITS: u32 = 48;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// The latest moment that can be written down: in the year 10889.
+/// The latest time that can be stored: in the year 10889.
 pub(super) const TIME_MAX: u64 = TIME_MASK;
 
 /// Marks of an entry, each a bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Durable = 7,
-    /// the last-value table names it
+    /// in the last-value table
     Keyed = 8,
-    /// there are consumers that may not have it
-    Barred = 9,
-    /// the log knows it by another number
+    /// undeliverable to some consumers
+    UndeliverableHere = 9,
+    /// has another number in the log
     Renamed = 10,
     /// ends its group's binding
     ClosesGroup = 11,
-    /// the timers have an entry for it
+    /// has an entry in the timers
     Timed = 12,
-    /// its time came while it was leaving
-    Missed = 13,
-    /// it was not available yet: its delivery time has not come
-    Unseen = 14,
-    /// its body cannot be read now: of its group nothing passes it while it is delayed
-    Aside = 15,
+    /// became due while it was leaving
+    DueWhileLeaving = 13,
+    /// was never available: its delivery time is in the future
+    NeverAvailable = 14,
+    /// its body cannot be read now: while it is delayed, its group waits
+    Unreadable = 15,
 }
 
 /// A plain message has no expiry, and no marks but [`Mark::Durable`].
@@ -100,17 +100,17 @@ const PLAIN_MASK: u64 = TIME_MASK | !0 << (TIME_BITS + Mark::Durable as u32 + 1)
 
 /// The index entry of a message.
 ///
-/// `times`: enqueued in 48 bits, failed deliveries in 16. `fate`: expiry in 48 bits (0: never),
-/// then state in 3, priority in 4 and marks.
+/// `times`: enqueued in 48 bits, failed deliveries in 16.
+/// `expiry_and_marks`: expiry in 48 bits (0: never), state in 3, priority in 4, then marks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) place: RecordLocation,
     pub(super) size: u32,
     times: u64,
-    fate: u64,
+    expiry_and_marks: u64,
     /// slot of its group, or [`Entry::NO_GROUP`]
     pub(super) group: u32,
-    /// the consumer that holds it, while acquired or retiring
+    /// the consumer that holds it, in states `Acquired` and `Retiring`
     pub(super) holder: u32,
 }
 
@@ -135,7 +135,7 @@ impl Entry {
             place: UNPLACED,
             size,
             times: enqueued.min(TIME_MAX) | u64::from(failures) << TIME_BITS,
-            fate: expires | u64::from(priority) << (TIME_BITS + 3),
+            expiry_and_marks: expires | u64::from(priority) << (TIME_BITS + 3),
             group: Self::NO_GROUP,
             holder: 0,
         }
@@ -158,7 +158,7 @@ impl Entry {
     /// 0: never.
     #[inline]
     pub(super) fn expires(&self) -> u64 {
-        self.fate & TIME_MASK
+        self.expiry_and_marks & TIME_MASK
     }
 
     #[inline]
@@ -169,30 +169,30 @@ impl Entry {
 
     #[inline]
     pub(super) fn state(&self) -> State {
-        STATES[(self.fate >> TIME_BITS & 7) as usize]
+        STATES[(self.expiry_and_marks >> TIME_BITS & 7) as usize]
     }
 
     #[inline]
     pub(super) fn priority(&self) -> u8 {
-        (self.fate >> (TIME_BITS + 3) & 15) as u8
+        (self.expiry_and_marks >> (TIME_BITS + 3) & 15) as u8
     }
 
     #[inline]
     pub(super) fn has(&self, mark: Mark) -> bool {
-        self.fate >> (TIME_BITS + mark as u32) & 1 != 0
+        self.expiry_and_marks >> (TIME_BITS + mark as u32) & 1 != 0
     }
 
     #[inline]
     pub(super) fn set(&mut self, mark: Mark, on: bool) {
         let bit = 1 << (TIME_BITS + mark as u32);
-        self.fate = if on { self.fate | bit } else { self.fate & !bit };
+        self.expiry_and_marks = if on { self.expiry_and_marks | bit } else { self.expiry_and_marks & !bit };
     }
 
-    /// It only has to be dispatched: it never expires, has not failed, belongs to no group and has
-    /// no mark but being durable.
+    /// Whether it only has to be dispatched: it never expires, has not failed, belongs to no group,
+    /// and has no mark except [`Mark::Durable`].
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.fate & PLAIN_MASK == 0 && self.failures() == 0 && !self.grouped()
+        self.expiry_and_marks & PLAIN_MASK == 0 && self.failures() == 0 && !self.grouped()
     }
 
     #[inline]
@@ -200,11 +200,11 @@ impl Entry {
         self.group != Self::NO_GROUP
     }
 
-    /// Takes a step of the table; `false`, and nothing changes, if it is not legal.
+    /// Applies a transition; `false`, without a change, if it is illegal.
     #[inline]
     pub(super) fn step(&mut self, step: Step) -> bool {
         let Some(next) = follows(self.state(), step) else { return false };
-        self.fate = self.fate & !(7 << TIME_BITS) | (next as u64) << TIME_BITS;
+        self.expiry_and_marks = self.expiry_and_marks & !(7 << TIME_BITS) | (next as u64) << TIME_BITS;
         true
     }
 }
@@ -235,8 +235,15 @@ mod tests {
         entry.step(Step::Commit);
         entry.step(Step::Acquire);
         assert!(entry.is_plain());
-        let marks =
-            [Mark::Keyed, Mark::Barred, Mark::Renamed, Mark::ClosesGroup, Mark::Timed, Mark::Missed, Mark::Unseen];
+        let marks = [
+            Mark::Keyed,
+            Mark::UndeliverableHere,
+            Mark::Renamed,
+            Mark::ClosesGroup,
+            Mark::Timed,
+            Mark::DueWhileLeaving,
+            Mark::NeverAvailable,
+        ];
         for mark in marks {
             entry.set(mark, true);
             assert!(!entry.is_plain(), "{mark:?}");

@@ -1,12 +1,12 @@
-//! Message groups: which consumer has which, and what of each is next.
+//! Message groups: the consumer of each group, and its next message.
 //!
-//! Each group keeps its waiting messages in one lane per priority, and only its first message, its
-//! head, competes: in one ordered set with the heads of its consumer's other groups, or with those
-//! of groups without a consumer. So a consumer never examines what belongs to another, however much
-//! of it there is.
+//! Each group keeps its waiting messages in one lane per priority. Only its first message, its
+//! head, is in the ordered set of heads, with those of its consumer's other groups, or those of
+//! groups without a consumer. A consumer therefore never examines messages of another consumer's
+//! groups.
 //!
-//! A sticky group without messages stays with its consumer while that is attached, for producers
-//! that are slower than consumers; the longest idle ones are forgotten at `IDLE_MAX`.
+//! A sticky group without messages stays with its consumer while that is attached, because
+//! producers may be slower than consumers. Beyond `IDLE_MAX`, the longest idle group is forgotten.
 //!
 //! Memory: 4 to 8 bytes a message in its lane, about 200 a group that has messages or is
 //! remembered.
@@ -19,10 +19,10 @@ use super::entry::Mark;
 use super::index::Index;
 use super::settings::Grouping;
 
-/// Holds the groups without a consumer; no consumer has this id.
-const NOBODY: u32 = u32::MAX;
+/// The holder of groups without a consumer; no consumer has this id.
+const NO_CONSUMER: u32 = u32::MAX;
 
-/// Groups without messages that a queue remembers.
+/// Maximum groups without messages that a queue remembers.
 const IDLE_MAX: usize = 4_096;
 
 /// The messages of one priority of a group, in order. Removed ones are skipped when they come to
@@ -30,12 +30,12 @@ const IDLE_MAX: usize = 4_096;
 #[derive(Debug)]
 struct Lane {
     priority: u8,
-    /// numbers in `line` count from here
+    /// base of the numbers in `line`
     base: u64,
     line: VecDeque<u32>,
-    /// all before it have left `line`
+    /// all numbers below have left `line`
     passed: u64,
-    /// those that returned after that
+    /// numbers below `passed` that returned
     returned: BTreeSet<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Lane {
         Self { priority, base: at, line: VecDeque::new(), passed: at, returned: BTreeSet::new() }
     }
 
-    /// A message behind all others.
+    /// Appends a message.
     fn push(&mut self, at: u64) {
         if u32::try_from(at - self.base).is_err() {
             self.rebase(at);
@@ -52,8 +52,8 @@ impl Lane {
         self.line.push_back((at - self.base) as u32);
     }
 
-    /// Numbers have grown beyond what counts from `base`. A message that is too old for the new
-    /// lane is kept as returned.
+    /// Sets a new `base`, because a number is too far from the old one. Older messages move to
+    /// `returned`.
     #[cold]
     fn rebase(&mut self, at: u64) {
         let line = std::mem::take(&mut self.line);
@@ -62,7 +62,7 @@ impl Lane {
         self.passed = at;
     }
 
-    /// A message becomes available.
+    /// Records that a message is available.
     fn notify(&mut self, at: u64) {
         if at < self.passed {
             self.returned.insert(at);
@@ -105,15 +105,15 @@ struct Group {
     held: u32,
     /// messages that wait for their next attempt
     delayed: u32,
-    /// those of them that cannot be read
-    aside: u32,
+    /// delayed messages that cannot be read
+    unreadable: u32,
     /// messages in any state
     members: u32,
-    /// where it stands among the heads: holder, 9 - priority, number
+    /// its key in `heads`: holder, 9 - priority, number
     head: Option<(u32, u8, u64)>,
     /// the highest priority first
     lanes: Vec<Lane>,
-    /// it has no messages since then
+    /// its key in `Groups::idle`, if it has no messages
     idle: Option<u64>,
 }
 
@@ -125,22 +125,22 @@ pub(super) struct Groups {
     by_digest: HashMap<u64, u32>,
     /// holder, 9 - priority, number, group
     heads: BTreeSet<(u32, u8, u64, u32)>,
-    /// those without messages, the longest idle first
+    /// groups without messages, the longest idle first
     idle: BTreeMap<u64, u32>,
-    /// counts groups that became idle
+    /// counter of groups that became idle
     turn: u64,
 }
 
 impl Groups {
-    /// A message of a group comes in: the slot of the group.
+    /// Adds a message to its group, and returns the slot of the group.
     pub(super) fn join(&mut self, digest: u64, priority: u8, at: u64) -> u32 {
         let slot = *self.by_digest.entry(digest).or_insert_with(|| {
             let group = Group {
                 digest,
-                holder: NOBODY,
+                holder: NO_CONSUMER,
                 held: 0,
                 delayed: 0,
-                aside: 0,
+                unreadable: 0,
                 members: 0,
                 head: None,
                 lanes: Vec::new(),
@@ -163,11 +163,11 @@ impl Groups {
                 self.idle.remove(&since);
             }
         }
-        self.line_up(slot, priority, at);
+        self.append_to_lane(slot, priority, at);
         slot
     }
 
-    /// A group without messages is remembered for its consumer.
+    /// Remembers a group without messages for its consumer.
     fn remember(&mut self, slot: u32) {
         self.turn += 1;
         let since = self.turn;
@@ -189,21 +189,21 @@ impl Groups {
         }
     }
 
-    /// Forgets the groups without messages whose consumer is in `gone`.
+    /// Forgets the groups without messages for whose consumer `gone` is true.
     pub(super) fn forget_idle(&mut self, gone: impl Fn(ConsumerId) -> bool) {
         let mut idle = std::mem::take(&mut self.idle);
         idle.retain(|_, slot| {
-            let goes = self.get(*slot).is_none_or(|group| gone(ConsumerId(group.holder)));
-            if goes {
+            let is_forgotten = self.get(*slot).is_none_or(|group| gone(ConsumerId(group.holder)));
+            if is_forgotten {
                 self.forget(*slot);
             }
-            !goes
+            !is_forgotten
         });
         self.idle = idle;
     }
 
-    /// A message stands behind all others of its group.
-    pub(super) fn line_up(&mut self, slot: u32, priority: u8, at: u64) {
+    /// Appends a message to the lane of its priority.
+    pub(super) fn append_to_lane(&mut self, slot: u32, priority: u8, at: u64) {
         let Some(group) = self.get_mut(slot) else { return };
         let place = group.lanes.binary_search_by(|lane| priority.cmp(&lane.priority));
         let place = place.unwrap_or_else(|place| {
@@ -230,27 +230,27 @@ impl Groups {
         self.by_digest.len() - self.idle.len()
     }
 
-    /// A message waits for its next attempt, or not any more.
+    /// Adds `change` to the messages that wait for their next attempt.
     pub(super) fn count_delayed(&mut self, slot: u32, change: i32) {
         if let Some(group) = self.get_mut(slot) {
             group.delayed = group.delayed.saturating_add_signed(change);
         }
     }
 
-    /// A message that cannot be read holds its group back, or does not any more.
-    pub(super) fn count_aside(&mut self, slot: u32, change: i32) {
+    /// Adds `change` to the unreadable messages, which hold back their group.
+    pub(super) fn count_unreadable(&mut self, slot: u32, change: i32) {
         if let Some(group) = self.get_mut(slot) {
-            group.aside = group.aside.saturating_add_signed(change);
+            group.unreadable = group.unreadable.saturating_add_signed(change);
         }
     }
 
-    /// Whether there is a group without a consumer.
+    /// Whether a group without a consumer has an available message.
     #[inline]
     pub(super) fn any_free(&self) -> bool {
-        self.heads.last().is_some_and(|(holder, ..)| *holder == NOBODY)
+        self.heads.last().is_some_and(|(holder, ..)| *holder == NO_CONSUMER)
     }
 
-    /// The first message of the groups of a consumer, or of none: 9 - priority, number.
+    /// The first message of the groups of a holder: 9 - priority, number.
     fn first_of(&self, holder: u32) -> Option<(u8, u64)> {
         let (found, inverse, at, _) = *self.heads.range((holder, 0, 0, 0)..).next()?;
         (found == holder).then_some((inverse, at))
@@ -262,18 +262,18 @@ impl Groups {
         if self.heads.is_empty() {
             return None;
         }
-        [self.first_of(id.0), self.first_of(NOBODY)].into_iter().flatten().min()
+        [self.first_of(id.0), self.first_of(NO_CONSUMER)].into_iter().flatten().min()
     }
 
-    /// Whether there is one that only this consumer may have.
+    /// Whether a group of this consumer has an available message.
     pub(super) fn any_of(&self, id: ConsumerId) -> bool {
         !self.heads.is_empty() && self.first_of(id.0).is_some()
     }
 
-    /// Whether a consumer may have messages of a group now.
+    /// Whether a consumer may receive messages of a group now.
     pub(super) fn admits(&self, slot: u32, id: ConsumerId) -> bool {
         let head = self.get(slot).and_then(|group| group.head);
-        head.is_some_and(|(holder, ..)| holder == NOBODY || holder == id.0)
+        head.is_some_and(|(holder, ..)| holder == NO_CONSUMER || holder == id.0)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -290,7 +290,7 @@ impl Groups {
 }
 
 impl Queue {
-    /// A message of a group becomes available, for the first time or again.
+    /// Records that a message of a group is available, for the first time or again.
     pub(super) fn notify_group(&mut self, slot: u32, priority: u8, at: u64) {
         if let Some(group) = self.groups.get_mut(slot)
             && let Some(lane) = group.lanes.iter_mut().find(|lane| lane.priority == priority)
@@ -300,39 +300,38 @@ impl Queue {
         self.refresh_group(slot);
     }
 
-    /// A consumer took a message of a group: the group is assigned to it, unless the message closes
-    /// the group.
+    /// Assigns a group to the consumer that acquired a message of it, unless the message closes the
+    /// group.
     pub(super) fn bind_group(&mut self, slot: u32, at: u64, id: ConsumerId) {
         let closes = self.index.get(at).is_some_and(|entry| entry.has(Mark::ClosesGroup));
         let per_key = self.settings.grouping == Grouping::PerKey;
         let Some(group) = self.groups.get_mut(slot) else { return };
         group.held += 1;
-        group.holder = if closes && !per_key { NOBODY } else { id.0 };
+        group.holder = if closes && !per_key { NO_CONSUMER } else { id.0 };
         self.refresh_group(slot);
     }
 
-    /// The messages of a group that a departed consumer held, and the group itself, are assigned to
-    /// another consumer.
+    /// Assigns a group of a detached consumer to the consumer that takes over a message of it.
     pub(super) fn reassign_group(&mut self, slot: u32, to: ConsumerId) {
         let Some(group) = self.groups.get_mut(slot) else { return };
-        if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
+        if group.holder != NO_CONSUMER && self.consumers.get(ConsumerId(group.holder)).is_none() {
             group.holder = to.0;
         }
         self.refresh_group(slot);
     }
 
-    /// A consumer holds one message of a group less.
-    pub(super) fn loosen_group(&mut self, slot: u32) {
+    /// Counts one held message of a group less.
+    pub(super) fn count_group_release(&mut self, slot: u32) {
         let per_key = self.settings.grouping == Grouping::PerKey;
         let Some(group) = self.groups.get_mut(slot) else { return };
         group.held = group.held.saturating_sub(1);
         if per_key && group.held == 0 {
-            group.holder = NOBODY;
+            group.holder = NO_CONSUMER;
         }
     }
 
-    /// A message of a group is forgotten; a group without messages is too, unless it sticks to a
-    /// consumer.
+    /// Removes a message from its group. A group without messages is forgotten, unless its consumer
+    /// keeps it.
     pub(super) fn leave_group(&mut self, slot: u32) {
         let Some(group) = self.groups.get_mut(slot) else { return };
         group.members -= 1;
@@ -343,11 +342,11 @@ impl Queue {
         if let Some((holder, inverse, at)) = group.head.take() {
             self.groups.heads.remove(&(holder, inverse, at, slot));
         }
-        let sticks = self.settings.grouping == Grouping::Sticky && self.consumers.get(consumer).is_some();
-        if sticks { self.groups.remember(slot) } else { self.groups.forget(slot) }
+        let is_remembered = self.settings.grouping == Grouping::Sticky && self.consumers.get(consumer).is_some();
+        if is_remembered { self.groups.remember(slot) } else { self.groups.forget(slot) }
     }
 
-    /// The groups of a departed consumer are unassigned.
+    /// Unassigns the groups of a detached consumer.
     pub(super) fn free_groups(&mut self, id: ConsumerId) {
         self.groups.forget_idle(|holder| holder == id);
         while let Some((holder, _, _, slot)) = self.groups.heads.range((id.0, 0, 0, 0)..).next().copied() {
@@ -358,17 +357,17 @@ impl Queue {
         }
     }
 
-    /// Puts the head of a group where it belongs now.
+    /// Updates the head of a group.
     pub(super) fn refresh_group(&mut self, slot: u32) {
         let per_key = self.settings.grouping == Grouping::PerKey;
         let index = &self.index;
         let Some(group) = self.groups.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
-        let mut blocked = per_key && group.delayed > 0 || group.aside > 0;
-        if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
-            // Its consumer has departed. The messages it held stay outstanding until they are
+        let mut blocked = per_key && group.delayed > 0 || group.unreadable > 0;
+        if group.holder != NO_CONSUMER && self.consumers.get(ConsumerId(group.holder)).is_none() {
+            // Its consumer has detached. The messages that it held block the group until they are
             // settled.
             blocked |= group.held > 0;
-            group.holder = if blocked { group.holder } else { NOBODY };
+            group.holder = if blocked { group.holder } else { NO_CONSUMER };
         }
         let first = group.lanes.iter_mut().find_map(|lane| Some((9 - lane.priority, lane.first(index)?)));
         let head = first.filter(|_| !blocked).map(|(inverse, at)| (group.holder, inverse, at));
@@ -382,22 +381,22 @@ impl Queue {
         if let Some((holder, inverse, at)) = head {
             self.groups.heads.insert((holder, inverse, at, slot));
             let had = before.map(|(had, ..)| had);
-            if had != Some(holder) && had != Some(NOBODY) {
-                self.announce_group(slot, holder);
+            if had != Some(holder) && had != Some(NO_CONSUMER) {
+                self.notify_group_cursors(slot, holder);
             }
-            self.consumers.wake(ConsumerId(holder));
+            self.consumers.join_own(ConsumerId(holder));
         }
     }
 
-    /// Cursors that may have a group now, and could not until now, may have passed its messages.
-    fn announce_group(&mut self, slot: u32, holder: u32) {
+    /// Reports a group to the cursors that may now get its messages: they may have passed them.
+    fn notify_group_cursors(&mut self, slot: u32, holder: u32) {
         for lane in 0..self.groups.get(slot).map_or(0, |group| group.lanes.len()) {
             let index = &self.index;
             let lane = self.groups.get_mut(slot).map(|group| &mut group.lanes[lane]);
             let Some((priority, at)) = lane.and_then(|lane| Some((lane.priority, lane.first(index)?))) else {
                 continue;
             };
-            if holder != NOBODY {
+            if holder != NO_CONSUMER {
                 self.notify_cursor(ConsumerId(holder), priority, at, slot);
                 continue;
             }
@@ -407,7 +406,7 @@ impl Queue {
         }
     }
 
-    /// The message of a group that follows another of its priority.
+    /// The next available message of a group after another one of its priority.
     pub(super) fn after_in_group(&self, slot: u32, priority: u8, at: u64) -> Option<u64> {
         let lane = self.groups.get(slot)?.lanes.iter().find(|lane| lane.priority == priority)?;
         lane.not_before(&self.index, at + 1)

@@ -2,8 +2,8 @@
 
 use super::entry::{Mark, TIME_MAX};
 
-/// A message as its producer sends it. The router makes the digests: keyed, so that collisions
-/// cannot be provoked, and stable across restarts.
+/// The properties of a message as its producer sent it. The router computes the digests. They are
+/// keyed, so that clients cannot provoke collisions, and stable across restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// bytes of the encoded message
@@ -30,15 +30,15 @@ pub struct Head {
     pub producer: Option<(u128, u64)>,
 }
 
-/// One of ten; the higher leaves first.
+/// One of ten priorities; messages of a higher priority are delivered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority(u8);
 
 impl Priority {
-    /// how many there are
+    /// number of priorities
     pub const COUNT: usize = 10;
 
-    /// Above 9 counts as 9, as the standard lets a node with ten levels do (part 3, 3.2.1).
+    /// A value above 9 counts as 9, which the standard allows (part 3, 3.2.1).
     #[must_use]
     pub const fn new(priority: u8) -> Self {
         Self(if priority > 9 { 9 } else { priority })
@@ -60,7 +60,7 @@ impl Default for Priority {
 /// The group of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// digest of `group-id`; two groups of one digest share their consumer, nothing worse
+    /// digest of `group-id`; a collision only makes two groups share their consumer
     pub digest: u64,
     /// `group-sequence`; [`Group::CLOSE`] ends the group's binding to its consumer
     pub sequence: u32,
@@ -99,23 +99,23 @@ pub struct Record {
 /// ```text
 ///  0     1     2         4           8              14             20          26    28
 ///  +-----+-----+---------+-----------+--------------+--------------+-----------+-----+
-///  |form | 0   | marks   | size      | enqueued     | expires      | due       | 0   |
+///  |frmt | 0   | marks   | size      | enqueued     | expires      | due       | 0   |
 ///  +-----+-----+---------+-----------+--------------+--------------+-----------+-----+
 ///  28         32         40                  56
 ///  | group seq | group    | last-value key   |        all numbers little-endian
 /// ```
 ///
-/// `marks`: priority in 4 bits, durable, has group, has key; failures take bytes 26 and 27. A time
-/// of 0 is none.
+/// `frmt` is the format version. `marks`: priority in 4 bits, durable, has group, has key. Failures
+/// are in bytes 26 and 27. A time of 0 means none.
 pub const RECORD_BYTES: usize = 56;
 
-const FORM: u8 = 1;
+const FORMAT: u8 = 1;
 const DURABLE: u16 = 1 << 4;
 const GROUP: u16 = 1 << 5;
 const KEY: u16 = 1 << 6;
 
 impl Record {
-    /// Significant bytes of the encoded record: the rest are zeros and are not written.
+    /// Length of the encoded record without its trailing zeros, which are not written.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         if self.key.is_some() {
@@ -127,7 +127,7 @@ impl Record {
         }
     }
 
-    /// The record as it lies in the log.
+    /// Encodes the record for the log.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
@@ -136,7 +136,7 @@ impl Record {
             | if self.group.is_some() { GROUP } else { 0 }
             | if self.key.is_some() { KEY } else { 0 };
         let group = self.group.unwrap_or_default();
-        bytes[0] = FORM;
+        bytes[0] = FORMAT;
         bytes[2..4].copy_from_slice(&marks.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.size_bytes.to_le_bytes());
         put_time(&mut bytes[8..14], self.enqueued);
@@ -149,14 +149,13 @@ impl Record {
         bytes
     }
 
-    /// The record that was encoded, with or without its zeros; `None` if it has a form that this
-    /// version does not know.
+    /// Decodes a record, with or without its trailing zeros; `None` for an unknown format version.
     #[must_use]
     pub fn decode(written: &[u8]) -> Option<Self> {
         let mut bytes = [0; RECORD_BYTES];
         bytes.get_mut(..written.len())?.copy_from_slice(written);
         let marks = u16::from_le_bytes([bytes[2], bytes[3]]);
-        if bytes[0] != FORM || marks & 15 > 9 {
+        if bytes[0] != FORMAT || marks & 15 > 9 {
             return None;
         }
         let group = Group { sequence: number(&bytes[28..32]) as u32, digest: number(&bytes[32..40]) as u64 };
@@ -223,10 +222,10 @@ mod tests {
         let mut bytes = Record::default().encode();
         bytes[0] = 2;
         assert_eq!(Record::decode(&bytes), None);
-        bytes[0] = FORM;
+        bytes[0] = FORMAT;
         bytes[2] = 10;
         assert_eq!(Record::decode(&bytes), None);
-        assert_eq!(Record::decode(&[FORM; RECORD_BYTES + 1]), None);
+        assert_eq!(Record::decode(&[FORMAT; RECORD_BYTES + 1]), None);
         assert_eq!(Record::decode(&[]), None);
     }
 }

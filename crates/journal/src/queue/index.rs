@@ -1,13 +1,11 @@
-//! The messages of a queue by number, and which of them wait: blocks of 64, with a bit for each
-//! available one.
+//! The messages of a queue by number, in blocks of 64, with a bit for each available message.
 //!
-//! A returned message sets its bit again and so keeps its position, whichever messages have left.
-//! The bits of one priority are found through four planes (priority as a binary number, a bit a
-//! plane) and an ordered set of the blocks that have any. A block is the unit in which depth beyond
-//! memory can be paged out.
+//! A returned message sets its bit again and so keeps its position. The bits of one priority are
+//! found through four bit planes (one for each binary digit of the priority) and an ordered set of
+//! the blocks with such messages. A block is the unit in which messages could be paged out.
 //!
-//! Memory: 40 bytes a message and about 2 for its share of the block. A block with mostly removed
-//! messages is packed, paced by removals, so that unused slots never outnumber messages.
+//! Memory: 40 bytes a message, and about 2 for its share of the block. Removals pack blocks with
+//! mostly removed messages, so that unused slots never outnumber messages.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,17 +15,17 @@ use super::head::Priority;
 
 const BLOCK: u64 = 64;
 const CACHE: usize = 8;
-/// Blocks out of use that keep their memory for the next ones.
+/// Unused blocks that keep their memory for reuse.
 const SPARE_BLOCKS: usize = 16;
-/// Unused slots that are not worth packing.
+/// Unused slots below which no block is packed.
 const SLACK: usize = 4 * BLOCK as usize;
 const NEVER: u64 = u64::MAX;
 
-/// The consumers that a waiting message is for.
+/// The consumers that may get a waiting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// any consumer
-    Loose,
+    Ungrouped,
     /// the consumer of its group
     Grouped,
 }
@@ -35,15 +33,15 @@ pub(super) enum Class {
 #[derive(Clone, Debug, Default)]
 struct Block {
     key: u64,
-    /// messages that are there
+    /// stored messages
     live: u64,
-    /// messages that have a place in `entries`, in order
+    /// messages with a slot in `entries`, in order
     slots: u64,
     /// available messages, by class
     waiting: [u64; 2],
     /// bit `n` of each message's priority
     planes: [u64; 4],
-    /// under which it is found in `expiries`; not after the first expiry in it
+    /// its key in `expiries`: a lower bound of the expiries in it
     expiry: u64,
     entries: Vec<Entry>,
 }
@@ -65,7 +63,7 @@ impl Block {
     #[inline]
     fn rank(&self, bit: u64) -> usize {
         if self.slots & self.slots.wrapping_add(1) == 0 {
-            // All from the first on have a place, as in every block that was never packed.
+            // A block that was never packed has no gaps between its slots.
             return bit.trailing_zeros() as usize;
         }
         (self.slots & (bit - 1)).count_ones() as usize
@@ -86,13 +84,13 @@ impl Block {
 
 /// The blocks of one class that have waiting messages, by priority.
 #[derive(Clone, Debug, Default)]
-struct Sets {
+struct BlockSets {
     blocks: [BTreeSet<u64>; Priority::COUNT],
     /// bit `n`: there are blocks of priority `n`
     any: u16,
 }
 
-impl Sets {
+impl BlockSets {
     fn insert(&mut self, priority: u8, key: u64) {
         self.blocks[priority as usize].insert(key);
         self.any |= 1 << priority;
@@ -114,9 +112,9 @@ pub(super) struct Index {
     by_key: BTreeMap<u64, u32>,
     /// the blocks used last, by the low bits of their key
     cache: [Cell<(u64, u32)>; CACHE],
-    sets: [Sets; 2],
+    sets: [BlockSets; 2],
     expiries: BTreeSet<(u64, u64)>,
-    /// the block that grows
+    /// key of the last block, to which messages are appended
     tail: u64,
     live: usize,
     slots: usize,
@@ -131,7 +129,7 @@ impl Default for Index {
             free: Vec::new(),
             by_key: BTreeMap::new(),
             cache: std::array::from_fn(|_| Cell::new((NEVER, 0))),
-            sets: [Sets::default(), Sets::default()],
+            sets: [BlockSets::default(), BlockSets::default()],
             expiries: BTreeSet::new(),
             tail: NEVER,
             live: 0,
@@ -182,8 +180,7 @@ impl Index {
         block.entries.get_mut(rank)
     }
 
-    /// Puts a message behind all others: `at` was never used and is above all that were. The block
-    /// where it is.
+    /// Appends a message: `at` is above all numbers ever used. Returns its block.
     #[inline]
     pub(super) fn push(&mut self, at: u64, entry: Entry) -> usize {
         let (key, bit) = (at / BLOCK, bit_of(at));
@@ -218,7 +215,7 @@ impl Index {
         let mut entries = std::mem::take(&mut block.entries);
         entries.clear();
         if before != NEVER {
-            // A full block is followed by another.
+            // A queue that has filled one block will probably fill this one.
             entries.reserve_exact(BLOCK as usize);
         }
         *block = Block { key, expiry: NEVER, entries, ..Block::default() };
@@ -226,7 +223,7 @@ impl Index {
         index as usize
     }
 
-    /// Takes a message out, wherever it stands.
+    /// Removes a message in any state.
     #[inline]
     pub(super) fn remove(&mut self, at: u64) -> Option<Entry> {
         let (key, bit) = (at / BLOCK, bit_of(at));
@@ -251,7 +248,7 @@ impl Index {
         Some(entry)
     }
 
-    /// A block without messages goes out of use.
+    /// Frees a block without messages.
     fn discard(&mut self, index: usize) {
         let block = &mut self.blocks[index];
         let key = block.key;
@@ -276,7 +273,7 @@ impl Index {
         }
     }
 
-    /// Returns the memory of blocks out of use: there are many more than blocks in use.
+    /// Returns the memory of unused blocks, when they far outnumber the used ones.
     #[cold]
     fn shrink(&mut self) {
         let mut blocks = Vec::with_capacity(2 * self.by_key.len());
@@ -301,7 +298,7 @@ impl Index {
         }
     }
 
-    /// A message becomes available.
+    /// Makes a message available.
     #[inline]
     pub(super) fn show(&mut self, at: u64, class: Class) {
         if let Some(index) = self.block(at / BLOCK) {
@@ -323,13 +320,13 @@ impl Index {
         }
     }
 
-    /// A message becomes unavailable; no effect if it was.
+    /// Makes a message unavailable; no effect if it is already.
     #[inline]
     pub(super) fn hide(&mut self, at: u64) {
         let Some(index) = self.block(at / BLOCK) else { return };
         let block = &mut self.blocks[index];
         let bit = bit_of(at);
-        for class in [Class::Loose, Class::Grouped] {
+        for class in [Class::Ungrouped, Class::Grouped] {
             if block.waiting[class as usize] & bit == 0 {
                 continue;
             }
@@ -345,12 +342,12 @@ impl Index {
     #[inline]
     pub(super) fn is_shown(&self, at: u64) -> bool {
         self.block(at / BLOCK).is_some_and(|index| {
-            let [loose, grouped] = self.blocks[index].waiting;
-            (loose | grouped) & bit_of(at) != 0
+            let [ungrouped, grouped] = self.blocks[index].waiting;
+            (ungrouped | grouped) & bit_of(at) != 0
         })
     }
 
-    /// Bit `n`: messages of priority `n` are available.
+    /// Priorities with available messages: bit `n` for priority `n`.
     #[inline]
     pub(super) fn priorities(&self, class: Class) -> u16 {
         self.sets[class as usize].any
@@ -394,7 +391,7 @@ impl Index {
             .or_else(|| self.by_key.range(key + 1..).find_map(|(later, _)| live_in(*later, !0)))
     }
 
-    /// When the message could expire.
+    /// Records the expiry of a message.
     #[inline]
     pub(super) fn note_expiry(&mut self, at: u64, expires: u64) {
         let Some(index) = self.block(at / BLOCK) else { return };
@@ -409,13 +406,13 @@ impl Index {
         self.expiries.insert((expires, block.key));
     }
 
-    /// Not after the first expiry of a message for which one was noted.
+    /// A lower bound of all recorded expiries.
     pub(super) fn next_expiry(&self) -> Option<u64> {
         self.expiries.first().map(|(at, _)| *at)
     }
 
-    /// Takes the first block in which something may have expired: the range of its numbers.
-    /// Remaining expiries in it have to be noted again.
+    /// Takes the first block with messages that may have expired, and returns the range of its
+    /// numbers. The caller records the remaining expiries of the block again.
     pub(super) fn take_expiring(&mut self, now: u64) -> Option<std::ops::Range<u64>> {
         let (at, key) = *self.expiries.first()?;
         if at > now {
@@ -449,7 +446,7 @@ mod tests {
         let mut index = Index::default();
         for at in 0..count {
             index.push(at, Entry::new(1, priority(at), at, None, 0));
-            index.show(at, Class::Loose);
+            index.show(at, Class::Ungrouped);
         }
         index
     }
@@ -458,7 +455,7 @@ mod tests {
     fn messages_are_ordered_by_priority_and_then_by_number() {
         let mut index = filled(1000, |at| (at % 10) as u8);
         let mut order = Vec::new();
-        while let Some((priority, at)) = index.first(Class::Loose) {
+        while let Some((priority, at)) = index.first(Class::Ungrouped) {
             assert_eq!(u64::from(priority), at % 10);
             index.remove(at);
             order.push(at);
@@ -476,11 +473,11 @@ mod tests {
             index.hide(at);
         }
         for at in [150, 7, 8] {
-            index.show(at, Class::Loose);
+            index.show(at, Class::Ungrouped);
         }
         let mut order = Vec::new();
         let mut from = 0;
-        while let Some(at) = index.next(Class::Loose, 4, from) {
+        while let Some(at) = index.next(Class::Ungrouped, 4, from) {
             order.push(at);
             from = at + 1;
         }
@@ -493,7 +490,7 @@ mod tests {
         let mut index = filled(10, |_| 4);
         index.hide(0);
         index.show(0, Class::Grouped);
-        assert_eq!(index.first(Class::Loose), Some((4, 1)));
+        assert_eq!(index.first(Class::Ungrouped), Some((4, 1)));
         assert_eq!(index.first(Class::Grouped), Some((4, 0)));
         index.remove(0);
         assert_eq!(index.first(Class::Grouped), None);
@@ -505,9 +502,9 @@ mod tests {
         for at in 0..100_000_u64 {
             index.push(at, Entry::new(1, 4, at, Some(at), 0));
             index.note_expiry(at, at);
-            index.show(at, Class::Loose);
+            index.show(at, Class::Ungrouped);
             if at >= 500 {
-                assert_eq!(index.first(Class::Loose), Some((4, at - 500)));
+                assert_eq!(index.first(Class::Ungrouped), Some((4, at - 500)));
                 index.remove(at - 500);
             }
         }
@@ -527,10 +524,10 @@ mod tests {
             assert_eq!(index.get(at).map(Entry::enqueued), (at % 64 == 5).then_some(at));
         }
         assert_eq!(index.next_live(6), Some(69));
-        while let Some((_, at)) = index.first(Class::Loose) {
+        while let Some((_, at)) = index.first(Class::Ungrouped) {
             index.remove(at);
         }
-        assert!(index.blocks.len() < 100 && index.heap_bytes() < 100_000, "the memory of a burst is given back");
+        assert!(index.blocks.len() < 100 && index.heap_bytes() < 100_000, "the memory of a burst is returned");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Operations of administrators on messages: peek, remove, move; in slices, so that no turn takes
-//! long.
+//! Operations of administrators on messages: peek, remove and move. They run in slices to bound the
+//! time of a turn.
 
 use super::Queue;
 use super::effect::{Cause, Effect, Item, Target, Verdict};
@@ -25,28 +25,28 @@ pub struct Slice {
     pub operation: Operation,
     /// where to begin: 0, or `next` of the slice before
     pub from: Seq,
-    /// where to end: [`Queue::next_seq`] when the operation began, so that it does
+    /// where to end: [`Queue::next_seq`] at the start of the operation, so that it terminates
     pub until: Seq,
-    /// messages to look at
+    /// messages to examine at most
     pub share: usize,
 }
 
-/// How far a slice has come.
+/// The progress of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// messages examined
     pub looked: usize,
-    /// of them those that matched
+    /// examined messages that matched
     pub matched: usize,
     /// where the next slice begins; `None`: done
     pub next: Option<Seq>,
-    /// the message whose body `matches` has to read first: `next` begins with it
+    /// the message whose body must be read for `matches`; the next slice begins with it
     pub unread: Option<Item>,
 }
 
 impl Queue {
-    /// Runs a slice of an operation on the messages that no consumer holds, waiting or scheduled,
-    /// in the order of their numbers. `matches` is asked about each.
+    /// Runs a slice of an operation on the waiting, scheduled and delayed messages, in the order of
+    /// their numbers. `matches` selects them.
     pub fn administer(
         &mut self,
         slice: Slice,
@@ -83,8 +83,8 @@ impl Queue {
         progress
     }
 
-    /// All messages at or after `from` in any state, in the order of their numbers: to find those
-    /// of a segment to compact. Each is O(log n).
+    /// All messages at or after `from` in any state, in the order of their numbers. Compaction uses
+    /// it to find the messages of a segment. Each is O(log n).
     pub fn iter(&self, from: Seq) -> impl Iterator<Item = Item> {
         let mut from = from.0;
         std::iter::from_fn(move || {
@@ -94,11 +94,11 @@ impl Queue {
         })
     }
 
-    /// The declaration has changed. Times to live, groups and keys of messages that are here stay
-    /// as they are.
+    /// Applies a changed declaration. Times to live, groups and keys of stored messages do not
+    /// change.
     pub fn reconfigure(&mut self, settings: Settings) {
         self.consumers.configure(&settings);
-        self.seen.configure(settings.duplicates);
+        self.duplicate_history.configure(settings.duplicates);
         if settings.grouping != self.settings.grouping {
             self.groups.forget_idle(|_| true);
         }
@@ -107,7 +107,7 @@ impl Queue {
     }
 }
 
-/// No consumer holds it, and it is not leaving.
+/// Whether no consumer holds the message, and it is not leaving.
 const fn is_free(state: State) -> bool {
     matches!(state, State::Waiting | State::Scheduled | State::Delayed)
 }

@@ -1,24 +1,25 @@
 //! The queue of one address: the order of its messages, their assignment to consumers, and the
 //! handling of returned ones.
 //!
-//! A machine without I/O. It knows of a message the [`Head`] and the location of its body, never
-//! the body. Time is an argument, in milliseconds since 1970, and never runs backwards. The owner
-//! (the router, on the address's home shard) calls it and carries out its [`Effect`]s.
+//! A state machine without I/O. It has the [`Head`] of a message and the location of its body, not
+//! the body. Time is an argument, in milliseconds since 1970, and never decreases. The owner (the
+//! router, on the address's home shard) calls it and carries out its [`Effect`]s.
 //!
 //! # A message
 //!
-//! 1. [`Queue::offer`] answers [`Admission`]: store it under a [`Seq`], accept it as a duplicate,
-//!    or refuse it.
-//! 2. [`Queue::committed`] when the journal has it, or at once if nothing was promised: now it is
-//!    available. [`Queue::withdraw`] if the journal failed or its transaction was rolled back.
-//! 3. [`Queue::candidates`] lists the consumers that may receive; the caller chooses among them and
-//!    calls [`Queue::next`], until there are none. A candidate that gets nothing is none any more.
-//! 4. [`Queue::settle`] with the consumer's [`ConsumerOutcome`]; effects state the actions to take.
-//!    A transaction puts [`Queue::retire`] before it, and [`Queue::unretire`] at a rollback.
-//! 5. A message for another address ([`Effect::Divert`]) is here until [`Queue::left`] or
+//! 1. [`Queue::offer`] returns an [`Admission`]: store the message under a [`Seq`], accept it as a
+//!    duplicate, or refuse it.
+//! 2. [`Queue::committed`] makes it available: once the journal has written it, or at once if it
+//!    need not be durable. [`Queue::withdraw`] if the journal failed or the transaction was rolled
+//!    back.
+//! 3. [`Queue::candidates`] lists the consumers that may receive. The caller chooses one and calls
+//!    [`Queue::next`], until the list is empty. A candidate that gets no message leaves the list.
+//! 4. [`Queue::settle`] applies the consumer's [`ConsumerOutcome`]; effects state the actions to
+//!    take. In a transaction, [`Queue::retire`] comes first, and [`Queue::unretire`] at a rollback.
+//! 5. A message for another address ([`Effect::Divert`]) stays until [`Queue::left`] or
 //!    [`Queue::stay`].
 //!
-//! Plain messages have a short way through the same states: [`Plain`].
+//! Plain messages have a fast path through the same states: [`Plain`].
 //!
 //! # Others
 //!
@@ -33,22 +34,20 @@
 //!
 //! # Order
 //!
-//! The higher priority first, within one the lower number. A message that returns, from a consumer
-//! or from the wait before its next attempt, stands at its very place. A scheduled one goes to the
-//! end when it is due. Selectors and groups take their messages out of this order and leave the
-//! rest in it.
+//! Messages are ordered by priority, and within a priority by number. A message that a consumer
+//! returns, or that waited for its next attempt, keeps its position. A scheduled message moves to
+//! the end when it is due. Selectors and groups choose messages within this order.
 //!
 //! # Bounds
 //!
-//! `settings.limits`. The index takes 42 bytes a message. Every call is O(log n) in messages and
-//! does a bounded share of work; one that had to stop returns so ([`Next::Later`],
-//! [`Queue::next_timeout`]).
+//! `settings.limits`. The index takes 42 bytes a message. Every call is O(log n) in messages, and
+//! its work is bounded; an incomplete call is reported ([`Next::Later`], [`Queue::next_timeout`]).
 
 mod admission;
-mod barred;
 mod consumers;
 mod cursor;
 mod delivery;
+mod duplicate_history;
 mod effect;
 mod entry;
 mod groups;
@@ -58,32 +57,32 @@ mod manage;
 mod outcome;
 mod plain;
 mod restore;
-mod seen;
 mod settings;
 mod state;
 mod stats;
 mod timer;
+mod undeliverable_here;
 mod values;
 
 use std::collections::HashMap;
 
-use barred::Barred;
 use consumers::Consumers;
 use entry::{Entry, Mark, Step};
 use groups::Groups;
 use index::{Class, Index};
 use timer::Timers;
-use values::Values;
+use undeliverable_here::UndeliverableHere;
+use values::LastValues;
 
 pub use consumers::{Candidates, Consume, ConsumerId, Refused};
+pub(crate) use duplicate_history::DuplicateHistory;
+pub use duplicate_history::NUMBERED_PRODUCERS_MAX;
 pub use effect::{Admission, Cause, ConsumerOutcome, Effect, Item, Next, Refusal, Stored, Target, Verdict};
 pub use entry::{RecordLocation, Seq, State};
 pub use head::{Group, Head, Priority, RECORD_BYTES, Record};
 pub use manage::{Operation, Progress, Slice};
 pub use plain::Plain;
 pub use restore::{OutOfOrder, Restored};
-pub use seen::NUMBERED_PRODUCERS_MAX;
-pub(crate) use seen::Seen;
 pub use settings::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
 pub use state::{MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker};
 pub use stats::QueueStats;
@@ -92,25 +91,25 @@ pub use stats::QueueStats;
 #[derive(Debug)]
 pub struct Queue {
     settings: Settings,
-    /// of the settings: messages that come may be plain
+    /// derived from the settings: new messages may be plain
     accepts_plain: bool,
     index: Index,
     /// the number of the next message
     next: u64,
     bytes: u64,
-    /// of those that are offered and not committed
+    /// bytes of messages that are offered and not committed
     uncommitted_bytes: u64,
     /// messages by state
     depths: [u64; 8],
     timers: Timers,
     consumers: Consumers,
     producers: u32,
-    barred: Barred,
-    /// under which number the log knows those that were renamed
-    names: HashMap<u64, u64>,
-    values: Values,
+    undeliverable_here: UndeliverableHere,
+    /// numbers in the log of the messages that were renamed
+    log_seqs: HashMap<u64, u64>,
+    values: LastValues,
     groups: Groups,
-    seen: Seen,
+    duplicate_history: DuplicateHistory,
     stats: QueueStats,
 }
 
@@ -130,11 +129,11 @@ impl Queue {
             depths: [0; 8],
             timers: Timers::default(),
             producers: 0,
-            barred: Barred::default(),
-            names: HashMap::new(),
-            values: Values::default(),
+            undeliverable_here: UndeliverableHere::default(),
+            log_seqs: HashMap::new(),
+            values: LastValues::default(),
             groups: Groups::default(),
-            seen: Seen::default(),
+            duplicate_history: DuplicateHistory::default(),
             stats: QueueStats::default(),
         };
         queue.reconfigure(settings);
@@ -148,38 +147,38 @@ impl Queue {
         &self.settings
     }
 
-    /// The number the next message gets: a restart must not give out a lower one.
+    /// The number of the next message; a restart must not assign a lower one.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
         Seq(self.next)
     }
 
-    /// Messages here, in any state.
+    /// The number of messages in any state.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Bytes of all messages here.
+    /// Bytes of all messages.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Messages here that no consumer holds.
+    /// The number of messages that no consumer holds.
     #[must_use]
     pub fn at_rest(&self) -> u64 {
         self.len() as u64 - self.depth_in(State::Acquired) - self.depth_in(State::Retiring)
     }
 
-    /// Nothing is here.
+    /// Whether the queue has no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The message of that name, if it is here.
+    /// The message with a number, if it is stored.
     #[must_use]
     pub fn get(&self, seq: Seq) -> Option<Item> {
         self.item(seq.0)
@@ -203,15 +202,15 @@ impl Queue {
         }
     }
 
-    /// Bytes of memory on the heap, as asked of the allocator; ordered sets are estimated.
+    /// Heap size in bytes, as requested from the allocator; ordered sets are estimated.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.index.heap_bytes()
             + self.timers.heap_bytes()
             + self.values.heap_bytes()
             + self.groups.heap_bytes()
-            + self.seen.heap_bytes()
-            + self.names.capacity() * 16
+            + self.duplicate_history.heap_bytes()
+            + self.log_seqs.capacity() * 16
     }
 
     /// The waiting message with the lowest number.
@@ -223,7 +222,7 @@ impl Queue {
                 .filter_map(move |priority| self.index.next(class, priority, 0))
                 .min()
         };
-        [first(Class::Loose), first(Class::Grouped)].into_iter().flatten().min()
+        [first(Class::Ungrouped), first(Class::Grouped)].into_iter().flatten().min()
     }
 
     #[inline]
@@ -231,7 +230,7 @@ impl Queue {
         self.depths[state as usize]
     }
 
-    /// Moves a message on in its life.
+    /// Applies a state transition to a message.
     #[inline]
     fn step(&mut self, at: u64, step: Step) -> bool {
         let Some(entry) = self.index.get_mut(at) else { return false };
@@ -245,22 +244,22 @@ impl Queue {
         if group != Entry::NO_GROUP && (before == State::Delayed || after == State::Delayed) {
             self.groups.count_delayed(group, if after == State::Delayed { 1 } else { -1 });
             if before == State::Delayed {
-                self.end_aside(at);
+                self.clear_unreadable(at);
             }
         }
         true
     }
 
-    /// A message that could not be read no longer holds its group back.
+    /// Ends the wait of a group for a message that could not be read.
     #[cold]
-    fn end_aside(&mut self, at: u64) {
-        let Some(entry) = self.index.get_mut(at).filter(|entry| entry.has(Mark::Aside)) else { return };
-        entry.set(Mark::Aside, false);
+    fn clear_unreadable(&mut self, at: u64) {
+        let Some(entry) = self.index.get_mut(at).filter(|entry| entry.has(Mark::Unreadable)) else { return };
+        entry.set(Mark::Unreadable, false);
         let group = entry.group;
-        self.groups.count_aside(group, -1);
+        self.groups.count_unreadable(group, -1);
     }
 
-    /// A message waits: it becomes available to the consumers that may have it.
+    /// Makes a waiting message available to its consumers.
     #[inline]
     fn make_available(&mut self, at: u64) {
         let Some(entry) = self.index.get(at) else { return };
@@ -269,7 +268,7 @@ impl Queue {
         if expires != 0 {
             self.index.note_expiry(at, expires);
         }
-        self.index.show(at, if grouped { Class::Grouped } else { Class::Loose });
+        self.index.show(at, if grouped { Class::Grouped } else { Class::Ungrouped });
         if grouped {
             self.notify_group(group, priority, at);
         }
@@ -278,7 +277,7 @@ impl Queue {
         }
     }
 
-    /// A message becomes unavailable, and stays here.
+    /// Makes a message unavailable; it remains in the queue.
     fn make_unavailable(&mut self, at: u64) {
         self.index.hide(at);
         if let Some(group) = self.index.get(at).map(|entry| entry.group).filter(|group| *group != Entry::NO_GROUP) {
@@ -286,7 +285,7 @@ impl Queue {
         }
     }
 
-    /// There is a message that a cursor may not reach by itself.
+    /// Reports a message to a cursor that may have passed its position.
     fn notify_cursor(&mut self, id: ConsumerId, priority: u8, at: u64, group: u32) {
         let Some(consumer) = self.consumers.get_mut(id) else { return };
         let browses = consumer.browses;
@@ -294,7 +293,7 @@ impl Queue {
         if !browses {
             cursor.notify(priority, at, group);
         }
-        self.consumers.wake(id);
+        self.consumers.join_own(id);
     }
 
     #[inline]
@@ -304,7 +303,7 @@ impl Queue {
 
     #[inline]
     fn show(&self, at: u64, entry: &Entry) -> Item {
-        let id = if entry.has(Mark::Renamed) { self.names.get(&at).copied().unwrap_or(at) } else { at };
+        let id = if entry.has(Mark::Renamed) { self.log_seqs.get(&at).copied().unwrap_or(at) } else { at };
         Item {
             seq: Seq(at),
             id: Seq(id),
@@ -315,13 +314,13 @@ impl Queue {
             enqueued: entry.enqueued(),
             expires: Some(entry.expires()).filter(|at| *at != 0),
             failures: entry.failures(),
-            barred: entry.has(Mark::Barred),
+            undeliverable_here: entry.has(Mark::UndeliverableHere),
             group: if entry.grouped() { self.groups.digest(entry.group) } else { None },
             state: entry.state(),
         }
     }
 
-    /// Forgets a message in any state, and returns its entry.
+    /// Removes a message in any state, and returns it.
     #[inline]
     fn take_out(&mut self, at: u64) -> Option<Item> {
         let entry = self.index.remove(at)?;
@@ -330,7 +329,7 @@ impl Queue {
         if entry.grouped() {
             if entry.state() == State::Delayed {
                 self.groups.count_delayed(entry.group, -1);
-                self.groups.count_aside(entry.group, if entry.has(Mark::Aside) { -1 } else { 0 });
+                self.groups.count_unreadable(entry.group, if entry.has(Mark::Unreadable) { -1 } else { 0 });
             }
             self.leave_group(entry.group);
         }
@@ -339,10 +338,10 @@ impl Queue {
             self.uncommitted_bytes -= u64::from(entry.size);
         }
         if entry.has(Mark::Renamed) {
-            self.names.remove(&at);
+            self.log_seqs.remove(&at);
         }
-        if entry.has(Mark::Barred) {
-            self.barred.forget(at);
+        if entry.has(Mark::UndeliverableHere) {
+            self.undeliverable_here.forget(at);
         }
         if entry.has(Mark::Keyed) {
             self.values.forget(at);
@@ -350,29 +349,29 @@ impl Queue {
         Some(item)
     }
 
-    /// The number that a message has which was scheduled under `id` and came due, if it is still
-    /// here. Looks through all such messages.
+    /// The current number of a message that was scheduled under `id` and became due, if it is still
+    /// stored. Scans all such messages.
     #[must_use]
     pub fn renamed(&self, id: Seq) -> Option<Seq> {
-        self.names.iter().find(|(_, first)| **first == id.0).map(|(at, _)| Seq(*at))
+        self.log_seqs.iter().find(|(_, first)| **first == id.0).map(|(at, _)| Seq(*at))
     }
 
-    /// A scheduled message is due: it moves to the end, under a new number; the log continues to
+    /// Moves a scheduled message that is due to the end, under a new number; the log continues to
     /// use the old one.
     fn move_to_end(&mut self, at: u64) -> u64 {
         if at + 1 == self.next {
             return at;
         }
         let Some(mut entry) = self.index.remove(at) else { return at };
-        let id = self.names.remove(&at).unwrap_or(at);
+        let id = self.log_seqs.remove(&at).unwrap_or(at);
         entry.set(Mark::Renamed, true);
         let new = self.next;
         self.next += 1;
-        self.names.insert(new, id);
+        self.log_seqs.insert(new, id);
         self.index.push(new, entry);
         self.values.rename(at, new);
         if entry.grouped() {
-            self.groups.line_up(entry.group, entry.priority(), new);
+            self.groups.append_to_lane(entry.group, entry.priority(), new);
         }
         new
     }

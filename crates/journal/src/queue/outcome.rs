@@ -1,4 +1,4 @@
-//! The handling of returned messages, and the destination of messages that may not stay.
+//! The outcomes of deliveries, and the diversion of messages to other addresses.
 
 use super::Queue;
 use super::consumers::ConsumerId;
@@ -6,13 +6,12 @@ use super::effect::{Cause, ConsumerOutcome, Effect, Item, Next, Target};
 use super::entry::{Mark, Seq, State, Step};
 
 impl Queue {
-    /// A consumer has reported the outcome of a message it holds. `false`: it holds none of that
-    /// name.
+    /// Applies the outcome that a consumer reported for a message. `false`: no consumer holds it.
     ///
-    /// Accepted: removed. Released: back at its place. Modified: a failed delivery if it is marked
-    /// so. Rejected: to the dead letter; a failed delivery without one, or if the address is
-    /// configured so. Failed deliveries wait according to `settings.redelivery` and end in the dead
-    /// letter, or are dropped.
+    /// Accepted: removed. Released: waits again at its position. Modified: a failed delivery if it
+    /// is marked so. Rejected: diverted to the dead letter address; without one, or if the address
+    /// is configured so, a failed delivery. Failed deliveries are repeated according to
+    /// `settings.redelivery`, and then diverted to the dead letter address or dropped.
     #[inline]
     pub fn settle(&mut self, now: u64, seq: Seq, outcome: ConsumerOutcome, sink: &mut impl FnMut(Effect)) -> bool {
         let at = seq.0;
@@ -23,15 +22,15 @@ impl Queue {
         let name = self.release_hold(ConsumerId(entry.holder), entry.group);
         match outcome {
             ConsumerOutcome::Accepted => self.finish(at, Cause::Accepted, sink),
-            ConsumerOutcome::Released => self.put_back(now, at, sink),
+            ConsumerOutcome::Released => self.requeue(now, at, sink),
             ConsumerOutcome::Modified { failed, undeliverable_here } => {
                 if let Some(name) = name.filter(|_| undeliverable_here) {
-                    self.bar(at, name);
+                    self.mark_undeliverable(at, name);
                 }
                 if failed {
                     self.fail(now, at, sink);
                 } else {
-                    self.put_back(now, at, sink);
+                    self.requeue(now, at, sink);
                 }
             }
             ConsumerOutcome::Rejected if self.settings.dead_letter && !self.settings.reject_is_failure => {
@@ -42,59 +41,59 @@ impl Queue {
         true
     }
 
-    /// A dispatched message never left the node: it waits again, as if it had not been dispatched.
+    /// Returns a dispatched message that never left the node: it waits again.
     pub fn give_back(&mut self, now: u64, seq: Seq, sink: &mut impl FnMut(Effect)) -> bool {
         self.settle(now, seq, ConsumerOutcome::Released, sink)
     }
 
-    /// After a restart: a message is held still, by a link that may return. `false`: it is not
-    /// available anyway. The next [`Queue::settle`] of it ends that.
+    /// After a restart: marks a message as held by a link that may be resumed, until the next
+    /// [`Queue::settle`] of it. `false`: it is not available.
     pub fn restore_hold(&mut self, seq: Seq) -> bool {
         let at = seq.0;
         if self.index.get(at).is_some_and(|entry| entry.state() == State::Scheduled) {
-            // It had been due, or no consumer would hold it.
+            // Only a message that was due can be held.
             self.step(at, Step::Due);
             if let Some(entry) = self.index.get_mut(at) {
-                entry.set(Mark::Unseen, false);
+                entry.set(Mark::NeverAvailable, false);
             }
         }
-        let held = matches!(self.acquire(at, ConsumerId::GONE), Next::Message(_));
+        let held = matches!(self.acquire(at, ConsumerId::DETACHED), Next::Message(_));
         self.stats.delivered -= u64::from(held);
         held
     }
 
-    /// After a restart: a message whose delivery has failed is unavailable until that time.
-    /// `false`: it is not available anyway.
+    /// After a restart: makes a message whose delivery failed unavailable until `due`. `false`: it
+    /// is not available.
     pub fn delay(&mut self, seq: Seq, due: u64) -> bool {
         let at = seq.0;
         self.delay_marked(at, due, false)
     }
 
-    /// The body of a message cannot be read: it is unavailable until that time, and so are later
-    /// messages of its group. `false`: it is not available anyway.
+    /// Makes a message whose body cannot be read unavailable until `due`, with the later messages
+    /// of its group. `false`: it is not available.
     pub fn set_aside(&mut self, seq: Seq, due: u64) -> bool {
         self.delay_marked(seq.0, due, true)
     }
 
-    fn delay_marked(&mut self, at: u64, due: u64, aside: bool) -> bool {
+    fn delay_marked(&mut self, at: u64, due: u64, is_unreadable: bool) -> bool {
         let waits = self.index.get(at).is_some_and(|entry| entry.state() == State::Waiting);
         if !waits || !self.restore_hold(Seq(at)) {
             return false;
         }
-        if let Some(entry) = self.index.get_mut(at).filter(|entry| aside && entry.grouped()) {
-            entry.set(Mark::Aside, true);
+        if let Some(entry) = self.index.get_mut(at).filter(|entry| is_unreadable && entry.grouped()) {
+            entry.set(Mark::Unreadable, true);
             let group = entry.group;
-            self.groups.count_aside(group, 1);
+            self.groups.count_unreadable(group, 1);
         }
         if let Some(entry) = self.index.get(at) {
-            self.release_hold(ConsumerId::GONE, entry.group);
+            self.release_hold(ConsumerId::DETACHED, entry.group);
         }
         self.await_time(at, Step::Delay);
         self.timers.push(due, at);
         true
     }
 
-    /// A message that is held goes over to another consumer. `false`: no consumer holds it.
+    /// Assigns a held message to another consumer. `false`: no consumer holds it.
     pub fn reassign(&mut self, seq: Seq, to: ConsumerId) -> bool {
         let Some(entry) = self.index.get_mut(seq.0).filter(|entry| entry.state() == State::Acquired) else {
             return false;
@@ -108,21 +107,20 @@ impl Queue {
         true
     }
 
-    /// A consumer has settled a message within a transaction: it is held until [`Queue::settle`] at
-    /// the commit, or [`Queue::unretire`] at the rollback. `false`: no consumer holds it, or a
-    /// transaction does already.
+    /// Retires a message that a consumer settled within a transaction, until [`Queue::settle`] at
+    /// the commit or [`Queue::unretire`] at the rollback. `false`: no consumer holds it, or a
+    /// transaction has retired it already.
     pub fn retire(&mut self, seq: Seq) -> bool {
         self.step(seq.0, Step::Retire)
     }
 
-    /// The transaction in which a message was settled is rolled back: its consumer holds it as
-    /// before.
+    /// Rolls back a retirement: the consumer holds the message as before.
     pub fn unretire(&mut self, seq: Seq) -> bool {
         self.step(seq.0, Step::Unretire)
     }
 
-    /// An administrator stores a message elsewhere: one that no consumer holds. [`Effect::Divert`]
-    /// follows.
+    /// Moves a message that no consumer holds to another address, for an administrator.
+    /// [`Effect::Divert`] follows.
     pub fn divert(&mut self, seq: Seq, sink: &mut impl FnMut(Effect)) -> bool {
         let held = |state| matches!(state, State::Acquired | State::Retiring);
         if self.index.get(seq.0).is_none_or(|entry| held(entry.state())) {
@@ -131,29 +129,29 @@ impl Queue {
         self.divert_to(seq.0, Target::Elsewhere, Cause::Moved, sink)
     }
 
-    /// The other address has stored a diverted message: it is removed here, and the log forgets the
-    /// returned item.
+    /// Removes a diverted message that the other address has stored. The caller logs the removal of
+    /// the returned item.
     pub fn left(&mut self, seq: Seq) -> Option<Item> {
         self.index.get(seq.0).filter(|entry| entry.state() == State::Leaving)?;
         self.take_out(seq.0)
     }
 
-    /// The other address would not have a diverted message: it waits here again, at its place. A
-    /// message that waited for its time continues to wait.
+    /// Keeps a diverted message that the other address refused: it waits again at its position. A
+    /// scheduled or delayed message continues to wait for its time.
     pub fn stay(&mut self, seq: Seq) -> bool {
         if self.index.get(seq.0).is_none_or(|entry| entry.state() != State::Leaving) {
             return false;
         }
-        self.wait_on(seq.0);
+        self.resume_waiting(seq.0);
         true
     }
 
-    /// It waits as it did before it was to leave.
-    fn wait_on(&mut self, at: u64) {
+    /// Restores the waiting state of a message before its diversion.
+    fn resume_waiting(&mut self, at: u64) {
         let Some(entry) = self.index.get_mut(at) else { return };
-        let missed = entry.has(Mark::Missed);
-        entry.set(Mark::Missed, false);
-        let step = if entry.has(Mark::Unseen) { Step::Schedule } else { Step::Delay };
+        let missed = entry.has(Mark::DueWhileLeaving);
+        entry.set(Mark::DueWhileLeaving, false);
+        let step = if entry.has(Mark::NeverAvailable) { Step::Schedule } else { Step::Delay };
         if !missed && !entry.has(Mark::Timed) {
             self.step(at, Step::Return);
             return self.make_available(at);
@@ -174,7 +172,7 @@ impl Queue {
             return self.dead_letter(at, Cause::Attempts, sink);
         }
         if expired || self.is_outdated(at) {
-            return self.put_back(now, at, sink);
+            return self.requeue(now, at, sink);
         }
         let delay = self.settings.redelivery.delay_after(failures);
         let due = (delay > 0).then(|| now.saturating_add(delay));
@@ -183,15 +181,15 @@ impl Queue {
                 self.await_time(at, Step::Delay);
                 self.timers.push(due, at);
             }
-            None => self.put_back(now, at, sink),
+            None => self.requeue(now, at, sink),
         }
         if let Some(item) = self.item(at) {
             sink(Effect::Retry { item, due });
         }
     }
 
-    /// Back at its place, unless it may not live any more.
-    pub(super) fn put_back(&mut self, now: u64, at: u64, sink: &mut impl FnMut(Effect)) {
+    /// Returns a message to its position, unless it is expired or outdated.
+    pub(super) fn requeue(&mut self, now: u64, at: u64, sink: &mut impl FnMut(Effect)) {
         let Some(entry) = self.index.get(at) else { return };
         if entry.is_expired(now) {
             return self.expire(at, sink);
@@ -203,7 +201,7 @@ impl Queue {
         self.make_available(at);
     }
 
-    /// Its time to live has ended.
+    /// Diverts or drops an expired message.
     pub(super) fn expire(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
         if self.settings.expiry {
             self.divert_to(at, Target::Expiry, Cause::Expired, sink);
@@ -212,7 +210,7 @@ impl Queue {
         }
     }
 
-    /// To the dead letter; without one it is dropped.
+    /// Diverts a message to the dead letter address, or drops it without one.
     fn dead_letter(&mut self, at: u64, cause: Cause, sink: &mut impl FnMut(Effect)) {
         if self.settings.dead_letter {
             self.divert_to(at, Target::DeadLetter, cause, sink);
@@ -233,7 +231,7 @@ impl Queue {
         true
     }
 
-    /// Gone from here.
+    /// Removes a message, with its effect.
     #[inline]
     pub(super) fn finish(&mut self, at: u64, cause: Cause, sink: &mut impl FnMut(Effect)) {
         let Some(item) = self.take_out(at) else { return };

@@ -1,8 +1,8 @@
-//! Plain messages, which most messages are: they only have to be stored, dispatched in order, and
-//! removed when they are accepted.
+//! A fast path for plain messages: they only have to be stored, dispatched in order, and removed
+//! when they are accepted. Most messages are plain.
 //!
-//! Each call does in one step what the general calls do in several, or returns that the message, or
-//! the queue, is not plain: then nothing has changed, and the general calls are to be used.
+//! Each call combines several general calls. If the message or the queue is not plain, the call
+//! returns `None` without a change, and the caller uses the general calls.
 
 use super::Queue;
 use super::consumers::{Candidates, ConsumerId};
@@ -12,7 +12,7 @@ use super::head::Priority;
 use super::index::Class;
 use super::settings::{Full, Settings, Ttl};
 
-/// All there is to know of a plain message.
+/// The properties of a plain message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plain {
     /// bytes of the encoded message
@@ -23,7 +23,7 @@ pub struct Plain {
     pub durable: bool,
 }
 
-/// Whether messages that come into a queue with these settings may be plain.
+/// Whether a queue with these settings accepts plain messages.
 pub(super) fn accepts_plain(settings: &Settings) -> bool {
     let keeps_all = matches!(settings.full, Full::Block | Full::Strict);
     let without_rules = keeps_all && settings.ttl == Ttl::default();
@@ -35,16 +35,17 @@ impl Queue {
     #[must_use]
     #[inline]
     pub fn taker(&self) -> Option<ConsumerId> {
-        let waits = self.index.priorities(Class::Loose) != 0 || self.groups.any_free();
+        let waits = self.index.priorities(Class::Ungrouped) != 0 || self.groups.any_free();
         match self.consumers.candidates(true) {
             Candidates { common: [id], own: [] } if !waits => Some(*id),
             _ => None,
         }
     }
 
-    /// [`offer`](Queue::offer) and [`committed`](Queue::committed) of a plain message for which
-    /// nothing is promised: it is available at once, or held at once by the [`taker`](Queue::taker)
-    /// if `to` names it. `put` returns its location. `None`: it is not plain here, and was not put.
+    /// [`offer`](Queue::offer) and [`committed`](Queue::committed) of a plain message that need not
+    /// be durable before it is available. It is available at once, or acquired at once by the
+    /// [`taker`](Queue::taker) if `to` names it. `put` returns its location. `None`: the message is
+    /// not plain here, and `put` was not called.
     #[inline]
     pub fn keep_plain(
         &mut self,
@@ -79,22 +80,22 @@ impl Queue {
             }
             None => {
                 let block = self.index.push(at, entry);
-                self.index.show_in(block, at, Class::Loose);
+                self.index.show_in(block, at, Class::Ungrouped);
                 self.depths[State::Waiting as usize] += 1;
             }
         }
         Some(Seq(at))
     }
 
-    /// [`next`](Queue::next) for the only one of the [`candidates`](Queue::candidates), if it
-    /// accepts any message: the message, which it holds from now on, and its location. `None`:
-    /// there is none, or the next one is not plain.
+    /// [`next`](Queue::next) for the only [candidate](Queue::candidates), if it accepts any
+    /// message: the message, which it now holds, and its location. `None`: there is no message, or
+    /// the next one is not plain.
     #[inline]
     pub fn take_plain(&mut self, id: ConsumerId) -> Option<(Seq, RecordLocation)> {
         if self.groups.any_free() {
             return None;
         }
-        let (_, at) = self.index.first(Class::Loose)?;
+        let (_, at) = self.index.first(Class::Ungrouped)?;
         let entry = self.index.get_mut(at).filter(|entry| entry.is_plain())?;
         if !entry.step(Step::Acquire) {
             return None;
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(queue.take_plain(id), Some((Seq(0), place(1))));
         assert!(queue.settle(1, Seq(0), ConsumerOutcome::Released, &mut |_| {}));
         assert_eq!(queue.take_plain(id), Some((Seq(0), place(1))));
-        // A failed delivery has to be reported to the next consumer.
+        // The next consumer must learn of the failed delivery, so the message is not plain.
         let failed = ConsumerOutcome::Modified { failed: true, undeliverable_here: false };
         assert!(queue.settle(1, Seq(0), failed, &mut |_| {}));
         assert_eq!(queue.take_plain(id), None);

@@ -12,22 +12,22 @@ use super::state::Marker;
 pub struct Restored {
     /// its number in the log
     pub id: Seq,
-    /// where its body lies
+    /// the location of its body
     pub place: RecordLocation,
-    /// its logged record; `failures` may have been counted on since
+    /// its logged record, with `failures` updated from later state
     pub record: Record,
 }
 
-/// The log's messages are not in order, or one is there twice.
+/// The log's messages are not in order, or one of them is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("message {} comes after {}: messages are restored in order of their numbers", .0.0, .1.0)]
 pub struct OutOfOrder(Seq, Seq);
 
 impl Queue {
-    /// The queue at the time of the last log record: messages that consumers held wait again, and
-    /// so do messages on their way to another address. `next` is above every number ever given out.
-    /// Bounds and keys are applied again; effects report the messages that this removes. A
-    /// scheduled message that was due before goes to the end, in order of time.
+    /// Restores the queue at the time of the last log record. Messages that were held or leaving
+    /// wait again. `next` is above every number ever assigned. Bounds and keys are applied again;
+    /// effects report the messages that this removes. A scheduled message that was due before moves
+    /// to the end, in the order of due times.
     ///
     /// # Errors
     ///
@@ -50,8 +50,8 @@ impl Queue {
             queue.restore_available(at, entry, sink);
         }
         queue.next = queue.next.max(next.0);
-        markers.into_iter().for_each(|marker| queue.seen.restore(marker));
-        queue.seen.resume();
+        markers.into_iter().for_each(|marker| queue.duplicate_history.restore(marker));
+        queue.duplicate_history.resume();
         Ok(queue)
     }
 

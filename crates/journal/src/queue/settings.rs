@@ -1,7 +1,6 @@
 //! The queue settings of an address.
 
-/// All that is declared about one queue. The default stores without bounds, in order, and tries for
-/// ever.
+/// The declared settings of one queue. The default has no bounds, and no limit of attempts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// bounds, each with its refusal
@@ -14,9 +13,9 @@ pub struct Settings {
     pub ttl: Ttl,
     /// failed deliveries
     pub redelivery: Redelivery,
-    /// there is an address for dead letters (its own or the space's)
+    /// whether there is an address for dead letters (its own or the space's)
     pub dead_letter: bool,
-    /// there is an address for what expires; without it that is dropped
+    /// whether there is an address for expired messages; without it they are dropped
     pub expiry: bool,
     /// `treatRejectAsUnmodifiedDeliveryFailed`: a rejected message counts as a failed delivery and
     /// stays
@@ -25,7 +24,7 @@ pub struct Settings {
     pub sharing: Sharing,
     /// what messages of one `group-id` share
     pub grouping: Grouping,
-    /// by `message-id`
+    /// detection of duplicates by `message-id`
     pub duplicates: Option<Duplicates>,
 }
 
@@ -59,8 +58,8 @@ pub enum Full {
     Block,
     /// refuses the message
     Reject,
-    /// grants credit for the available room, and refuses messages beyond it. A message that is
-    /// alone may be larger than `limits.bytes`; otherwise no bound is ever overrun
+    /// grants credit for the available space, and refuses messages beyond it. A message that is
+    /// alone may be larger than `limits.bytes`; otherwise no bound is ever exceeded
     Strict,
     /// drops its oldest waiting messages for the new one: a ring. Held messages and the new one
     /// stay, so that the bound is exceeded by at most the held messages; a message larger than
@@ -71,15 +70,15 @@ pub enum Full {
 /// `messageTtl` in milliseconds. A minimum above the maximum makes both void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ttl {
-    /// no message lives shorter
+    /// lower bound of the time to live
     pub minimum_ms: Option<u64>,
-    /// no message lives longer; one without time to live gets this
+    /// upper bound of the time to live, and the default of messages without one
     pub maximum_ms: Option<u64>,
 }
 
 impl Ttl {
-    /// When a message arriving now expires; of the header's `ttl` and `absolute-expiry-time` the
-    /// earlier counts.
+    /// The expiry of a message that arrives now: the earlier of the header's `ttl` and
+    /// `absolute-expiry-time`, within the bounds.
     #[must_use]
     pub fn expires(&self, now: u64, ttl_ms: Option<u64>, absolute: Option<u64>) -> Option<u64> {
         let by_ttl = ttl_ms.map(|ttl| now.saturating_add(ttl));
@@ -100,16 +99,16 @@ impl Ttl {
     }
 }
 
-/// What happens after a failed delivery.
+/// The policy after a failed delivery.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Redelivery {
     /// failed deliveries after which a message goes to the dead letter, or is dropped; 0: no limit
     pub attempts_max: u16,
-    /// wait before the second attempt
+    /// delay before the second attempt
     pub delay_ms: u64,
-    /// each further wait is longer by this factor
+    /// factor between consecutive delays
     pub multiplier: f64,
-    /// no wait is longer; 0: no limit
+    /// upper bound of a delay; 0: no limit
     pub delay_max_ms: u64,
 }
 
@@ -120,7 +119,7 @@ impl Default for Redelivery {
 }
 
 impl Redelivery {
-    /// Whether a message that failed `failures` times has had its chances.
+    /// Whether a message with `failures` failed deliveries has no attempt left.
     #[must_use]
     pub fn is_exhausted(&self, failures: u16) -> bool {
         self.attempts_max > 0 && failures >= self.attempts_max
@@ -131,7 +130,7 @@ impl Redelivery {
     pub fn delay_after(&self, failures: u16) -> u64 {
         const CENTURY_MS: f64 = 3_155_760_000_000.0;
         let exponent = i32::from(failures.saturating_sub(1));
-        // A factor below 1 or not a number would make waits shrink to nothing: it counts as 1.
+        // A factor below 1, or NaN, would shrink delays to zero: it counts as 1.
         let factor = if self.multiplier >= 1.0 { self.multiplier.powi(exponent) } else { 1.0 };
         let delay = (self.delay_ms as f64 * factor).min(CENTURY_MS) as u64;
         if self.delay_max_ms > 0 { delay.min(self.delay_max_ms) } else { delay }
@@ -141,11 +140,11 @@ impl Redelivery {
 /// How messages are shared among several consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// all, those of a higher priority first
+    /// all consumers, those of a higher priority first
     #[default]
     Competing,
-    /// one at a time; the next takes over when it goes, or when it holds nothing and one of a
-    /// higher priority waits
+    /// one consumer at a time; another takes over when it detaches, or when it holds no message and
+    /// a consumer of a higher priority is attached
     SingleActive,
 }
 
@@ -154,15 +153,15 @@ pub enum Sharing {
 pub enum Grouping {
     /// nothing
     Off,
-    /// the consumer: it keeps the group as long as it lives and the group has messages
+    /// the consumer: it keeps the group while it is attached
     #[default]
     Sticky,
-    /// the order: while a consumer holds messages of a group no other gets any, and a failed one
-    /// holds back the rest
+    /// the order: while a consumer holds messages of a group, no other consumer gets any, and a
+    /// failed message holds back the rest
     PerKey,
 }
 
-/// How many message ids are remembered, and for how long.
+/// The number of remembered message ids, and the time for which they are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicates {
     /// ids remembered; about 100 bytes of memory each

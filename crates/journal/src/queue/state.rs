@@ -1,7 +1,7 @@
-//! State that must outlive the messages: which of them came before.
+//! State that outlives the messages: the history by which duplicates are detected.
 
-/// A key and its value, journaled with a message; of one key the last value counts. Returned to
-/// [`restore`](super::Queue::restore) they make the queue recognise duplicates after a restart.
+/// A key and its value, journaled with a message; the last value of a key applies. Passed to
+/// [`restore`](super::Queue::restore), markers let the queue detect duplicates after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// the highest sequence number of a numbered producer
@@ -11,23 +11,22 @@ pub enum Marker {
         /// highest number stored
         sequence: u64,
     },
-    /// a message id that was seen
+    /// a remembered message id
     MessageId {
-        /// below `duplicates.ids`: keys are used again in turn, so that there are never more
+        /// below `duplicates.ids`: slots are reused in turn, which bounds their number
         slot: u32,
         /// digest
         id: u128,
         /// milliseconds since 1970
         at: u64,
     },
-    /// the tag of a delivery that its sender has not settled; the caller's own business, as is when
-    /// it goes
+    /// the tag of a delivery that its sender has not settled; the caller uses and removes it
     Tag {
-        /// digest of it and its link
+        /// digest of the tag and its link
         tag: u128,
         /// digest of its link
         link: u64,
-        /// seconds for which it is kept after the link has gone
+        /// seconds for which it is kept after the link has detached
         keep_s: u32,
     },
 }
@@ -70,8 +69,7 @@ impl Marker {
         value
     }
 
-    /// The marker of a key and its value; `None` for a kind, or a length, that this version does
-    /// not know.
+    /// The marker of a key and its value; `None` for an unknown kind or length.
     #[must_use]
     pub fn decode(key: &[u8], value: &[u8]) -> Option<Self> {
         if (key.len(), value.len()) != (MARKER_KEY_BYTES, MARKER_VALUE_BYTES) {

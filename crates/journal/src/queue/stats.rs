@@ -1,23 +1,23 @@
-//! Counters.
+//! Statistics of queues.
 
 use super::effect::Cause;
 
-/// The statistics of a queue. Those that count up never go back while the queue lives.
+/// The statistics of a queue. Its counters never decrease while the queue exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// messages available now
     pub ready: u64,
-    /// messages that wait for their time of delivery, or for their next attempt
+    /// messages that wait for their delivery time or their next attempt
     pub scheduled: u64,
     /// messages that consumers hold
     pub acquired: u64,
-    /// messages on their way to another address
+    /// messages being moved to another address
     pub leaving: u64,
     /// messages offered and not committed
     pub uncommitted: u64,
-    /// bytes of all of them
+    /// bytes of all these messages
     pub bytes: u64,
-    /// time since which the oldest available message has been here, milliseconds since 1970
+    /// when the oldest available message was enqueued, milliseconds since 1970
     pub oldest: Option<u64>,
     /// message groups that have messages
     pub groups: u64,
@@ -31,7 +31,7 @@ pub struct QueueStats {
     pub delivered: u64,
     /// failed deliveries
     pub redelivered: u64,
-    /// accepted and not stored, because they were here before
+    /// accepted but not stored, because they are duplicates
     pub duplicates: u64,
     /// refused
     pub refused: u64,
@@ -67,7 +67,7 @@ impl QueueStats {
         }
     }
 
-    /// The counters of a deleted queue: it has no messages any more.
+    /// The counters of a deleted queue, without its gauges.
     #[must_use]
     pub fn past(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Time-driven changes: messages that become due, next attempts, and expiry.
+//! Time-driven changes: scheduled messages, next attempts, and expiry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,9 +8,9 @@ use super::effect::Effect;
 use super::entry::{Mark, State, Step};
 
 /// Blocks examined for expiry, and messages that become due, in one call.
-const SHARE: usize = 256;
+const WORK_MAX: usize = 256;
 
-/// Messages that become visible at a time, the earliest first, of one time in their order.
+/// Messages that become available at a time, by time and number.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(u64, u64)>>,
@@ -39,29 +39,29 @@ impl Timers {
 }
 
 impl Queue {
-    /// When [`Queue::timeout`] has something to do next; a time that has passed: at once.
+    /// When [`Queue::timeout`] must be called next; a time in the past means at once.
     #[must_use]
     #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
         [self.timers.next(), self.index.next_expiry()].into_iter().flatten().min()
     }
 
-    /// Advances the time to `now`: due messages become available, expired ones are removed. A
-    /// turn's share at a time: call again while [`Queue::next_timeout`] has passed.
+    /// Advances the time to `now`: due messages become available, expired ones are removed. The
+    /// work of one call is bounded: call again while [`Queue::next_timeout`] is in the past.
     pub fn timeout(&mut self, now: u64, sink: &mut impl FnMut(Effect)) {
-        // Expired messages make room first.
-        for _ in 0..SHARE / 64 {
+        // Expired messages are removed first, to free space.
+        for _ in 0..WORK_MAX / 64 {
             let Some(block) = self.index.take_expiring(now) else { break };
             self.expire_in(now, block, sink);
         }
-        for _ in 0..SHARE {
+        for _ in 0..WORK_MAX {
             let Some(at) = self.timers.pop_due(now) else { break };
             self.become_due(at, sink);
         }
         self.forget_stale_timers();
     }
 
-    /// A message is unavailable until a time for which there is a timer.
+    /// Makes a message unavailable until its timer fires.
     pub(super) fn await_time(&mut self, at: u64, step: Step) {
         self.step(at, step);
         self.make_unavailable(at);
@@ -76,20 +76,20 @@ impl Queue {
     fn become_due(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
         let Some(entry) = self.index.get_mut(at) else { return };
         entry.set(Mark::Timed, false);
-        entry.set(Mark::Missed, entry.state() == State::Leaving);
+        entry.set(Mark::DueWhileLeaving, entry.state() == State::Leaving);
         match entry.state() {
             State::Delayed => {
                 self.step(at, Step::Due);
                 self.make_available(at);
             }
             State::Scheduled => {
-                entry.set(Mark::Unseen, false);
+                entry.set(Mark::NeverAvailable, false);
                 let at = self.move_to_end(at);
                 self.step(at, Step::Due);
                 self.make_available(at);
                 self.make_room(at, sink);
             }
-            // Not committed yet, or leaving: it becomes available when it is committed, or stays.
+            // Offered or leaving: it becomes available when it is committed, or when it stays.
             _ => {}
         }
     }
@@ -101,8 +101,9 @@ impl Queue {
             let Some(entry) = self.index.get(at) else { continue };
             let expires = entry.expires();
             // A message held by a consumer is checked when it returns.
-            let mortal = matches!(entry.state(), State::Waiting | State::Scheduled | State::Delayed | State::Expired);
-            if expires == 0 || !mortal {
+            let may_expire =
+                matches!(entry.state(), State::Waiting | State::Scheduled | State::Delayed | State::Expired);
+            if expires == 0 || !may_expire {
                 continue;
             }
             if expires <= now {
@@ -113,7 +114,7 @@ impl Queue {
         }
     }
 
-    /// Timers of messages that were purged or moved are dropped once they are the most.
+    /// Drops the timers of purged and moved messages once they are the majority.
     fn forget_stale_timers(&mut self) {
         if self.timers.heap.len() > 2 * self.len() + 1024 {
             let index = &self.index;

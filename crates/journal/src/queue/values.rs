@@ -1,4 +1,4 @@
-//! Queues that make room by themselves: a last-value queue keeps the newest message of each key, a
+//! Queues that remove older messages: a last-value queue keeps the newest message of each key, a
 //! ring the newest of all.
 
 use std::collections::HashMap;
@@ -8,20 +8,20 @@ use super::effect::{Cause, Effect};
 use super::entry::{Mark, State};
 use super::settings::Full;
 
-/// Which message is the newest of its key.
+/// The newest message of each key.
 #[derive(Debug, Default)]
-pub(super) struct Values {
+pub(super) struct LastValues {
     newest: HashMap<u128, u64>,
     key_of: HashMap<u64, u128>,
 }
 
-impl Values {
+impl LastValues {
     pub(super) fn insert(&mut self, at: u64, key: u128) {
         self.key_of.insert(at, key);
     }
 
-    /// The message becomes available: returns the one that was the newest until now, or itself if
-    /// it is not.
+    /// Makes a message available. Returns the message that is outdated by that: the newest of its
+    /// key until now, or the message itself.
     fn publish(&mut self, at: u64) -> Option<u64> {
         let newest = self.newest.entry(*self.key_of.get(&at)?).or_insert(at);
         let older = at.min(*newest);
@@ -55,7 +55,7 @@ impl Values {
 }
 
 impl Queue {
-    /// A message becomes available for the first time: older ones make room.
+    /// Removes older messages when a message becomes available for the first time.
     #[inline]
     pub(super) fn make_room(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
         if self.settings.last_value
@@ -65,7 +65,7 @@ impl Queue {
             self.finish(older, Cause::Replaced, sink);
         }
         if self.settings.full == Full::DropOldest {
-            // The last waiting message stays, whatever consumers hold: a ring is for the newest.
+            // The last waiting message stays even if held messages fill the ring.
             while self.depth_in(State::Waiting) > 1 && self.is_overrun() {
                 let Some(oldest) = self.oldest() else { return };
                 self.finish(oldest, Cause::Overrun, sink);
@@ -79,7 +79,7 @@ impl Queue {
         stored > limits.messages || self.bytes - self.uncommitted_bytes > limits.bytes
     }
 
-    /// Whether a newer message of its key has come while a consumer held this one.
+    /// Whether a newer message of its key is available, received while a consumer held this one.
     pub(super) fn is_outdated(&self, at: u64) -> bool {
         self.index.get(at).is_some_and(|entry| entry.has(Mark::Keyed)) && self.values.is_outdated(at)
     }

@@ -1,44 +1,44 @@
-//! A block as it lies in the log: messages one behind the other, each as it will go out.
+//! The format of a block in the log: consecutive messages, each as it will be sent.
 //!
 //! ```text
 //! body, for each message          head of the record
 //!  0        4            12        0      1       9       13       19        25
 //!  +--------+------------+----     +------+-------+-------+--------+---------+
-//!  | marks, | enqueued   | ..      | form | first | count | oldest | newest  |
+//!  | marks, | enqueued   | ..      | frmt | first | count | oldest | newest  |
 //!  | length | ms         |         +------+-------+-------+--------+---------+
 //!  +--------+------------+----
 //! ```
 //!
-//! The upper bit of the length marks a name before the message: two bytes of length, then the name
-//! that it was sent to, if that is not the address's own. Numbers are little-endian, times
-//! milliseconds since 1970. Bodies can be put one behind the other to make a larger block.
+//! `frmt` is the format version. The upper bit of the length marks a name before the message: two
+//! bytes of length, then the name to which it was sent, if that is not the address's own. Numbers
+//! are little-endian, times milliseconds since 1970. Concatenated bodies form a larger block.
 
 const NAMED: u32 = 1 << 31;
 const PREFIX_BYTES: usize = 12;
-const FORM: u8 = 1;
+const FORMAT: u8 = 1;
 const TIME_MAX: u64 = (1 << 48) - 1;
 
 /// Bytes of an encoded [`BlockHead`].
 pub const BLOCK_HEAD_BYTES: usize = 25;
 
-/// The index entry of a block: logged beside it, so that a restart reads no bodies.
+/// The index entry of a block, logged with it, so that a restart reads no bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     /// offset of its first message
     pub first: u64,
     /// messages in it, at least one
     pub count: u32,
-    /// when its first message came
+    /// when its first message was received
     pub first_ms: u64,
-    /// when its last message came
+    /// when its last message was received
     pub last_ms: u64,
 }
 
 impl BlockHead {
-    /// As it lies in the log.
+    /// Encodes it for the log.
     #[must_use]
     pub fn encode(&self) -> [u8; BLOCK_HEAD_BYTES] {
-        let mut bytes = [FORM; BLOCK_HEAD_BYTES];
+        let mut bytes = [FORMAT; BLOCK_HEAD_BYTES];
         bytes[1..9].copy_from_slice(&self.first.to_le_bytes());
         bytes[9..13].copy_from_slice(&self.count.to_le_bytes());
         bytes[13..19].copy_from_slice(&self.first_ms.min(TIME_MAX).to_le_bytes()[..6]);
@@ -46,7 +46,7 @@ impl BlockHead {
         bytes
     }
 
-    /// Decodes it; `None` for a form that this version does not know.
+    /// Decodes it; `None` for an unknown format version.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BLOCK_HEAD_BYTES] = bytes.try_into().ok()?;
@@ -58,23 +58,23 @@ impl BlockHead {
             first_ms: number(13..19),
             last_ms: number(19..25),
         };
-        (bytes[0] == FORM && head.count > 0).then_some(head)
+        (bytes[0] == FORMAT && head.count > 0).then_some(head)
     }
 }
 
 /// One message of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// when it came
+    /// when it was received
     pub enqueued_ms: u64,
-    /// the name it was sent to, where that is not the address's own
+    /// the name to which it was sent, if that is not the address's own
     pub name: Option<&'a str>,
-    /// the message, encoded, as it goes out
+    /// the encoded message, as it will be sent
     pub message: &'a [u8],
 }
 
-/// The message that begins at byte `at` of a block's body, and where the next one begins. `None` at
-/// the end, and where the layout is broken.
+/// The message at byte `at` of a block's body, and the offset of the next one. `None` at the end or
+/// at an invalid layout.
 #[inline]
 #[must_use]
 pub fn entry(body: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
@@ -100,8 +100,8 @@ fn named(rest: &[u8], bytes: usize, enqueued_ms: u64, at: usize) -> Option<(Entr
     Some((Entry { enqueued_ms, name: Some(str::from_utf8(name).ok()?), message }, end))
 }
 
-/// Begins a message; its bytes are to follow, and then [`end`]. A name is cut to 65,535 bytes, of
-/// which addresses have no more than 1,024.
+/// Begins a message; its bytes follow, and then [`end`]. A name is cut to 65,535 bytes; names of
+/// addresses have at most 1,024.
 pub(super) fn begin(out: &mut Vec<u8>, enqueued_ms: u64, name: Option<&str>) {
     let marks = if name.is_some() { NAMED } else { 0 };
     out.extend_from_slice(&marks.to_le_bytes());
@@ -113,7 +113,7 @@ pub(super) fn begin(out: &mut Vec<u8>, enqueued_ms: u64, name: Option<&str>) {
     }
 }
 
-/// Ends the message that was begun at `start`, of `bytes` bytes.
+/// Ends the message of `bytes` bytes that was begun at `start`.
 pub(super) fn end(out: &mut [u8], start: usize, bytes: usize) {
     let marks = u32::from_le_bytes([out[start], out[start + 1], out[start + 2], out[start + 3]]);
     out[start..start + 4].copy_from_slice(&(marks | bytes as u32).to_le_bytes());

@@ -1,4 +1,5 @@
-//! Messages coming in: they gather in blocks, and get their offsets when a block goes to the log.
+//! Incoming messages: they are gathered in blocks, and get their offsets when a block is passed to
+//! the log.
 
 use super::Partition;
 use super::block::{self, BLOCK_HEAD_BYTES, BlockHead};
@@ -6,15 +7,15 @@ use super::index::Block;
 use crate::log::RecordLocation;
 use crate::queue::{Head, Marker, NUMBERED_PRODUCERS_MAX};
 
-/// Emptied blocks kept for their room.
+/// Empty blocks kept for their allocations.
 const SPARE_BLOCKS: usize = 4;
 
 /// The identity by which duplicates are recognised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// digest of its id
+    /// digest of its message id
     pub message_id: Option<u128>,
-    /// digest of its producer's name, and the number it gave the message
+    /// digest of its producer's name, and the sequence number of the message
     pub producer: Option<(u128, u64)>,
 }
 
@@ -25,10 +26,10 @@ pub enum Offer {
     New,
     /// accept it, store nothing
     Duplicate {
-        /// the ticket of the original, if it is not committed: do not accept before
+        /// the ticket of the original, if it is not committed: accept the duplicate only after it
         of: Option<u64>,
     },
-    /// there are as many numbered producers as can be remembered
+    /// the limit of numbered producers is reached
     TooManyProducers,
 }
 
@@ -36,16 +37,16 @@ pub enum Offer {
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     bytes: Vec<u8>,
-    /// where in the bytes the offset of each message goes
+    /// positions in the bytes for the offset of each message
     offsets_at: Vec<u32>,
     markers: Vec<Marker>,
     first_ms: u64,
     last_ms: u64,
 }
 
-/// A block that is with the log.
+/// A block that was passed to the log and is not yet on disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
+pub(super) struct InFlightBlock {
     record: u64,
     head: BlockHead,
 }
@@ -53,30 +54,30 @@ pub(super) struct UnderWay {
 /// A block for the log.
 #[derive(Clone, Copy, Debug)]
 pub struct FilledBlock<'a> {
-    /// the number by which the log knows it
+    /// its number in the log
     pub record: u64,
-    /// the record beside it
+    /// its encoded index entry
     pub head: [u8; BLOCK_HEAD_BYTES],
     /// the messages
     pub body: &'a [u8],
-    /// to be written with it, atomically
+    /// written atomically with it
     pub markers: &'a [Marker],
 }
 
 impl Partition {
-    /// A message has come: was it here before?
+    /// Checks whether a received message is a duplicate.
     pub fn offer(&mut self, now_ms: u64, identity: Identity) -> Offer {
         if identity == Identity::default() {
             return Offer::New;
         }
         let head = head_of(identity);
-        if let Some(original) = self.seen.original(now_ms, &head) {
+        if let Some(original) = self.duplicate_history.original(now_ms, &head) {
             self.stats.duplicates += 1;
             let pending = (self.answered..self.tickets).contains(&original.0);
             return Offer::Duplicate { of: pending.then_some(original.0) };
         }
         match identity.producer {
-            Some((name, _)) if !self.seen.may_know(name, NUMBERED_PRODUCERS_MAX) => {
+            Some((name, _)) if !self.duplicate_history.accepts_producer(name, NUMBERED_PRODUCERS_MAX) => {
                 self.stats.refused += 1;
                 Offer::TooManyProducers
             }
@@ -84,20 +85,20 @@ impl Partition {
         }
     }
 
-    /// Puts a message behind those that wait, and gives its ticket. `put` appends the message,
-    /// which arrived at the given time, with eight bytes for its offset, big-endian, and returns
-    /// where these are; `None` withdraws the message.
+    /// Appends a message to the gathered ones, and returns its ticket. `put` receives the arrival
+    /// time, appends the message with eight bytes for its big-endian offset, and returns their
+    /// position; `None` withdraws the message.
     pub fn gather(
         &mut self,
         now_ms: u64,
         identity: Identity,
         name: Option<&str>,
-        bytes_about: usize,
+        bytes_estimate: usize,
         put: impl FnOnce(&mut Vec<u8>, u64) -> Option<usize>,
     ) -> Option<u64> {
         let at_ms = now_ms.max(self.newest_ms);
         let full =
-            |block: &Gathered| block.bytes.len() + bytes_about > self.block_bytes && !block.offsets_at.is_empty();
+            |block: &Gathered| block.bytes.len() + bytes_estimate > self.block_bytes && !block.offsets_at.is_empty();
         if self.gathered.back().is_none_or(full) {
             let block = self.spare.pop().unwrap_or_default();
             self.gathered.push_back(Gathered { first_ms: at_ms, ..block });
@@ -121,25 +122,26 @@ impl Partition {
         let ticket = self.tickets;
         self.tickets += 1;
         if identity != Identity::default() {
-            block.markers.extend(self.seen.note(now_ms, ticket, &head_of(identity)).into_iter().flatten());
+            block.markers.extend(self.duplicate_history.add(now_ms, ticket, &head_of(identity)).into_iter().flatten());
         }
         Some(ticket)
     }
 
-    /// Something waits for the log, and nothing is there.
+    /// Whether messages are gathered and no block is in flight.
     #[must_use]
     pub fn may_flush(&self) -> bool {
-        self.under_way.is_empty() && !self.gathered.is_empty()
+        self.in_flight.is_empty() && !self.gathered.is_empty()
     }
 
-    /// Something is with the log.
+    /// Whether a block is in flight.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
-        !self.under_way.is_empty()
+        !self.in_flight.is_empty()
     }
 
-    /// Gives all that has gathered to the log, with its offsets, if [`Partition::may_flush`]. The
-    /// blocks are to be in one batch: they are taken together or not at all.
+    /// Assigns offsets to all gathered messages and passes their blocks to the log, if
+    /// [`Partition::may_flush`]. The caller puts the blocks into one batch, because they must be
+    /// stored all or not at all.
     pub fn flush(&mut self, mut put: impl FnMut(&FilledBlock<'_>)) {
         if !self.may_flush() {
             return;
@@ -160,7 +162,7 @@ impl Partition {
             };
             let record = self.record();
             put(&FilledBlock { record, head: head.encode(), body: &block.bytes, markers: &block.markers });
-            self.under_way.push_back(UnderWay { record, head });
+            self.in_flight.push_back(InFlightBlock { record, head });
             if self.spare.len() < SPARE_BLOCKS {
                 block.bytes.clear();
                 block.offsets_at.clear();
@@ -176,13 +178,13 @@ impl Partition {
         record
     }
 
-    /// The log has written the oldest block in flight: returns its number of messages. They can be
-    /// read from now on.
+    /// Commits the oldest block in flight, which the log has written, and returns its number of
+    /// messages. Readers can read them from now on.
     pub fn committed(&mut self, place: RecordLocation, bytes: u64) -> u32 {
-        let Some(UnderWay { record, head }) = self.under_way.pop_front() else { return 0 };
+        let Some(InFlightBlock { record, head }) = self.in_flight.pop_front() else { return 0 };
         debug_assert_eq!(head.first, self.next, "blocks are committed in order");
         for _ in 0..head.count {
-            self.seen.commit(self.answered);
+            self.duplicate_history.commit(self.answered);
             self.answered += 1;
         }
         self.next = head.first + u64::from(head.count);
@@ -191,14 +193,14 @@ impl Partition {
         head.count
     }
 
-    /// The log has refused the oldest block in flight: returns the number of messages that are not
-    /// stored. Their offsets go to the next messages. Where a numbered producer has others behind
-    /// them, all that has gathered goes with them: a refused message could not come again behind
-    /// one that is stored.
+    /// Withdraws the oldest block in flight, which the log has refused, and returns the number of
+    /// withdrawn messages. Their offsets are reused. If a numbered producer has later messages, all
+    /// gathered messages are withdrawn too, because a refused message could not be sent again after
+    /// a stored later one.
     pub fn refused(&mut self) -> u32 {
-        let Some(UnderWay { head, .. }) = self.under_way.pop_front() else { return 0 };
+        let Some(InFlightBlock { head, .. }) = self.in_flight.pop_front() else { return 0 };
         let mut count = self.withdraw(head.count);
-        if self.under_way.is_empty() && self.seen.has_gaps() {
+        if self.in_flight.is_empty() && self.duplicate_history.has_gaps() {
             while let Some(block) = self.gathered.pop_front() {
                 count += self.withdraw(block.offsets_at.len() as u32);
             }
@@ -208,14 +210,14 @@ impl Partition {
 
     fn withdraw(&mut self, count: u32) -> u32 {
         for _ in 0..count {
-            self.seen.withdraw(self.answered);
+            self.duplicate_history.withdraw(self.answered);
             self.answered += 1;
         }
         self.stats.refused += u64::from(count);
         count
     }
 
-    /// How many messages have been answered: the ticket of the next one to be.
+    /// The number of messages committed or withdrawn, which is the ticket of the next one.
     #[must_use]
     pub const fn answered(&self) -> u64 {
         self.answered

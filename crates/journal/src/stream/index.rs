@@ -1,29 +1,29 @@
-//! Where the blocks are: by offset, by time, and which of them have to go.
+//! The index of blocks by offset and by time, and their retention.
 
 use super::Partition;
 use super::block::BlockHead;
 use crate::log::RecordLocation;
 
-/// A block that is kept.
+/// A retained block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// the number by which the log knows it
+    /// its number in the log
     pub record: u64,
     /// offset of its first message
     pub first: u64,
-    /// when its first message came
+    /// when its first message was received
     pub first_ms: u64,
-    /// when its last message came
+    /// when its last message was received
     pub last_ms: u64,
-    /// where it lies
+    /// its location
     pub place: RecordLocation,
     /// messages in it
     pub count: u32,
     /// bytes of its body; a larger one counts as `u32::MAX`
     pub bytes: u32,
-    /// the disk has lost its body
+    /// its body is damaged
     pub damaged: bool,
-    /// the log is writing it again somewhere else
+    /// compaction is copying it
     pub(super) copying: bool,
 }
 
@@ -43,26 +43,26 @@ impl Block {
 }
 
 impl Partition {
-    /// Where in the index the block with `offset` is, or the first behind it; the number of blocks
-    /// if there is none.
+    /// The index position of the block with `offset`, or of the first block behind it; the number
+    /// of blocks if there is none.
     pub(super) fn position(&self, offset: u64) -> usize {
         self.blocks.partition_point(|block| block.end() <= offset)
     }
 
-    /// The block with `offset`, or the first behind it, and some that follow it.
+    /// The block with `offset`, or the first behind it, and all that follow it.
     pub fn find(&self, offset: u64) -> impl Iterator<Item = &Block> {
         self.blocks.range(self.position(offset)..)
     }
 
-    /// The offset of the first block that has a message not older than a time; [`Partition::next`]
-    /// if there is none.
+    /// The offset of the first block with a message received at or after a time;
+    /// [`Partition::next`] if there is none.
     #[must_use]
     pub fn since(&self, at_ms: u64) -> u64 {
         let at = self.blocks.partition_point(|block| block.last_ms < at_ms);
         self.blocks.get(at).map_or(self.next, |block| block.first)
     }
 
-    /// The disk has lost the block with `offset`: how many messages that are, if it was not known.
+    /// Marks the block with `offset` as damaged, and returns it if it was not marked before.
     pub fn damage(&mut self, offset: u64) -> Option<Block> {
         let at = self.position(offset);
         let block = self.blocks.get_mut(at).filter(|block| block.first <= offset)?;
@@ -76,8 +76,8 @@ impl Partition {
         self.note_run(&block);
     }
 
-    /// Takes the oldest block, if it has to go now. Blocks that are being written again wait until
-    /// they are.
+    /// Removes the oldest block, if retention requires it. A block that is being copied or merged
+    /// is removed only afterwards.
     pub fn overdue(&mut self, now_ms: u64) -> Option<Block> {
         let oldest = self.blocks.front()?;
         let merging = self.merging.is_some_and(|run| run.covers(oldest));
@@ -91,7 +91,7 @@ impl Partition {
         Some(oldest)
     }
 
-    /// The newest block stays: accepted messages can be read.
+    /// The newest block always stays, so that accepted messages can be read.
     fn is_over(&self) -> bool {
         self.blocks.len() > 1 && self.retention.bytes.is_some_and(|bytes| self.bytes > bytes)
     }
@@ -100,15 +100,15 @@ impl Partition {
         self.retention.age_ms.is_some_and(|age| block.last_ms.saturating_add(age) <= now_ms)
     }
 
-    /// When [`Partition::overdue`] is to be asked again, milliseconds since 1970.
+    /// When [`Partition::overdue`] must be called again, milliseconds since 1970.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         let oldest = self.blocks.front()?;
         Some(oldest.last_ms.saturating_add(self.retention.age_ms?))
     }
 
-    /// Blocks that lie in a segment and are being written again from now on, unless they are
-    /// already or a merge does it: record and place of each, `most` at most.
+    /// Marks at most `most` blocks of a segment as being copied, except those that are already
+    /// being copied or merged. Returns record number and location of each.
     pub fn copying(&mut self, segment: u32, most: usize) -> Vec<(u64, RecordLocation)> {
         let merging = self.merging.unwrap_or_default();
         let here = self.blocks.iter_mut().filter(|block| block.place.segment == segment && !merging.covers(block));
@@ -120,8 +120,8 @@ impl Partition {
         .collect()
     }
 
-    /// A block that was being written again lies at `place` now, or where it lay if there is none.
-    /// `false`: it is not known any more.
+    /// Ends the copying of a block: it is now at `place`, or at its old location if that is `None`.
+    /// `false`: there is no such block any more.
     pub fn moved(&mut self, record: u64, place: Option<RecordLocation>) -> bool {
         let Some(block) = self.blocks.iter_mut().find(|block| block.record == record && block.copying) else {
             return false;

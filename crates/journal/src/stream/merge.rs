@@ -1,17 +1,16 @@
-//! Small blocks become large ones: a producer that sends a message now and then has a block for
-//! each.
+//! Merging of small blocks: without it, a producer that sends rarely has a block for each message.
 
 use super::Partition;
 use super::block::{BLOCK_HEAD_BYTES, BlockHead};
 use super::index::Block;
 use crate::log::RecordLocation;
 
-/// A block of this part of the full size is not small.
-const SMALL_PART: usize = 4;
-/// Small blocks side by side that become one.
+/// A block smaller than the full size divided by this is small.
+const SMALL_BLOCK_DIVISOR: usize = 4;
+/// Adjacent small blocks of one merge.
 const RUN_BLOCKS: u32 = 64;
 
-/// Small blocks side by side.
+/// Adjacent small blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Run {
     first: u64,
@@ -30,22 +29,22 @@ impl Run {
     }
 }
 
-/// Blocks that shall become one.
+/// A merge of blocks into a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
-    /// the number by which the log will know the new block
+    /// number of the new block in the log
     pub record: u64,
-    /// the record beside it
+    /// encoded index entry of the new block
     pub head: [u8; BLOCK_HEAD_BYTES],
-    /// numbers and places of those it takes the place of, in order: their bodies in a row are its
+    /// numbers and locations of the merged blocks, in order; their concatenated bodies are the new
     /// body
     pub blocks: Vec<(u64, RecordLocation)>,
 }
 
 impl Partition {
-    /// Appends a block.
+    /// Updates the current run with an appended block.
     pub(super) fn note_run(&mut self, block: &Block) {
-        if block.damaged || block.bytes as usize * SMALL_PART >= self.block_bytes {
+        if block.damaged || block.bytes as usize * SMALL_BLOCK_DIVISOR >= self.block_bytes {
             self.run = Run::default();
             return;
         }
@@ -72,7 +71,7 @@ impl Partition {
         }
     }
 
-    /// A block has left the front.
+    /// Drops runs with a block that retention removed.
     pub(super) fn forget_run(&mut self, block: &Block) {
         if self.run.covers(block) {
             self.run = Run::default();
@@ -80,8 +79,8 @@ impl Partition {
         self.due = self.due.filter(|run| !run.covers(block));
     }
 
-    /// The places of blocks that shall become one, if there are such: their bodies are needed for
-    /// [`Partition::merge`].
+    /// The locations of the blocks of a due merge, if there is one: [`Partition::merge`] needs
+    /// their bodies.
     #[must_use]
     pub fn merge_due(&self) -> Option<impl Iterator<Item = RecordLocation>> {
         let run = self.due.filter(|_| self.merging.is_none())?;
@@ -92,8 +91,8 @@ impl Partition {
         self.find(run.first).take_while(move |block| run.covers(block))
     }
 
-    /// Makes one block of those; they stay until [`Partition::merged`]. `None`: some are damaged,
-    /// or being written again, and stay as they are.
+    /// Begins the due merge; the old blocks stay until [`Partition::merged`]. `None`: a block is
+    /// damaged or is being copied, so the blocks are not merged.
     pub fn merge(&mut self) -> Option<Merge> {
         let run = self.due.take().filter(|_| self.merging.is_none())?;
         let sound = |block: &Block| !block.damaged && !block.copying;
@@ -108,8 +107,8 @@ impl Partition {
         Some(Merge { record: self.record(), head, blocks })
     }
 
-    /// The log has the new block in the place of the others, or has not taken it. `None`: no merge
-    /// is under way.
+    /// Ends the merge: the new block, at `place`, replaces the others. `None`: no merge is running,
+    /// or the log has refused the new block.
     pub fn merged(&mut self, record: u64, place: Option<RecordLocation>) -> Option<()> {
         let run = self.merging.take()?;
         let place = place?;
@@ -123,9 +122,9 @@ impl Partition {
         Some(())
     }
 
-    /// A merged block is small still: it takes part in the next run, if that begins behind it.
+    /// Adds a merged block that is still small to the run that begins behind it.
     fn lengthen_run(&mut self, block: &Block) {
-        let small = block.bytes as usize * SMALL_PART < self.block_bytes;
+        let small = block.bytes as usize * SMALL_BLOCK_DIVISOR < self.block_bytes;
         let bytes = self.run.bytes + u64::from(block.bytes);
         if small && self.run.blocks > 0 && self.run.first == block.end() && bytes <= self.block_bytes as u64 {
             self.run = Run { first: block.first, blocks: self.run.blocks + 1, bytes, ..self.run };

@@ -1,26 +1,25 @@
 //! The stream of one address: retained messages under dense offsets, which readers read and do not
 //! consume.
 //!
-//! A machine without I/O, as the queue is. A [`Partition`] has its messages in *blocks*: one record
-//! of the log holds many messages, as they will go out. Offsets and index are by block, so a
-//! message costs nothing at rest but its bytes.
+//! A state machine without I/O, as the queue. A [`Partition`] has its messages in *blocks*: one
+//! record of the log holds many messages, as they will be sent. The index is by block, so a stored
+//! message needs no memory.
 //!
 //! # A message
 //!
-//! 1. [`Partition::offer`] detects duplicates; [`Partition::gather`] appends the message to those
-//!    that wait.
+//! 1. [`Partition::offer`] detects duplicates; [`Partition::gather`] appends the message to the
+//!    gathered ones.
 //! 2. [`Partition::flush`] assigns offsets to the gathered messages and passes them to the log,
-//!    unless a block is in flight already: so blocks become large under load.
+//!    unless a block is in flight already, so that blocks become large under load.
 //! 3. [`Partition::committed`] when the log has written a block, [`Partition::refused`] when it has
-//!    not: then its offsets go to the next messages.
+//!    refused it: its offsets are then reused.
 //! 4. [`Partition::find`] and [`block::entry`] for readers, whose positions are offsets.
 //!
 //! # Others
 //!
-//! - retention: [`Partition::overdue`] until there is nothing, [`Partition::next_timeout`];
+//! - retention: [`Partition::overdue`] until it returns `None`, [`Partition::next_timeout`];
 //!   [`Partition::ended`] is the state to log when no block is left, so that offsets continue
-//! - small blocks: [`Partition::merge`] makes one of many, [`Partition::merged`] puts it in their
-//!   place
+//! - small blocks: [`Partition::merge`] begins a merge, [`Partition::merged`] replaces the blocks
 //! - a restart: [`Partition::restore`]; the log's compaction: [`Partition::copying`],
 //!   [`Partition::moved`]
 //!
@@ -39,7 +38,7 @@ mod tests;
 use std::collections::VecDeque;
 
 use crate::log::RecordLocation;
-use crate::queue::{Duplicates, Limits, Seen};
+use crate::queue::{DuplicateHistory, Duplicates, Limits};
 
 pub use block::{BlockHead, Entry};
 pub use gather::{FilledBlock, Identity, Offer};
@@ -47,18 +46,18 @@ pub use index::Block;
 pub use merge::Merge;
 pub use restore::{ENDED_KEY, Lost, Restored};
 
-use gather::{Gathered, UnderWay};
+use gather::{Gathered, InFlightBlock};
 use merge::Run;
 
-/// Bytes of a block, unless one message is larger: large enough that reading is sequential, small
-/// enough to be read ahead for many.
+/// Size of a block, unless one message is larger: large enough for sequential reads, small enough
+/// for read-ahead by many readers.
 pub const BLOCK_BYTES: usize = 256 << 10;
-/// No smaller blocks, however little is retained.
+/// Minimum size of a block.
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
-/// Of the bytes retained a block is at most this part.
+/// Minimum number of blocks of the retained bytes.
 const BLOCKS_MIN: u64 = 8;
 
-/// How much is kept; older or excess messages are removed, a block at a time.
+/// Bounds of retention; older or excess messages are removed, a block at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// bytes of a partition
@@ -67,27 +66,27 @@ pub struct Retention {
     pub age_ms: Option<u64>,
 }
 
-/// All that is declared about a stream.
+/// The declared settings of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// how much each partition keeps
+    /// retention of each partition
     pub retention: Retention,
-    /// by `message-id`, in each partition
+    /// detection of duplicates by `message-id`, in each partition
     pub duplicates: Option<Duplicates>,
-    /// those of links and of one message
+    /// limits of links and of one message
     pub limits: Limits,
 }
 
-/// Counters. It counts up while the partition lives.
+/// Counters of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
     /// messages stored
     pub enqueued: u64,
-    /// accepted and not stored, because they were here before
+    /// accepted but not stored, because they are duplicates
     pub duplicates: u64,
     /// refused
     pub refused: u64,
-    /// taken by retention
+    /// removed by retention
     pub retired: u64,
 }
 
@@ -96,38 +95,38 @@ pub struct StreamStats {
 pub struct Partition {
     retention: Retention,
     block_bytes: usize,
-    seen: Seen,
+    duplicate_history: DuplicateHistory,
     blocks: VecDeque<Block>,
-    /// of the bodies of those
+    /// bytes of the bodies of the blocks
     bytes: u64,
     /// the offset of the next message
     next: u64,
-    /// the number by which the log will know the next block
+    /// number of the next block in the log
     next_record: u64,
-    /// when the newest message came: none is older than one before it
+    /// when the newest message was received; times never decrease with offsets
     newest_ms: u64,
-    /// counts messages gathered; names them until they have offsets
+    /// number of gathered messages; a ticket identifies a message until it has an offset
     tickets: u64,
-    /// how many of those are answered
+    /// number of messages committed or withdrawn
     answered: u64,
     gathered: VecDeque<Gathered>,
-    under_way: VecDeque<UnderWay>,
+    in_flight: VecDeque<InFlightBlock>,
     spare: Vec<Gathered>,
     run: Run,
-    /// a run that is long enough
+    /// a complete run, ready to be merged
     due: Option<Run>,
     merging: Option<Run>,
     stats: StreamStats,
 }
 
 impl Partition {
-    /// An empty one.
+    /// An empty partition.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         let mut partition = Self {
             retention: Retention::default(),
             block_bytes: BLOCK_BYTES,
-            seen: Seen::default(),
+            duplicate_history: DuplicateHistory::default(),
             blocks: VecDeque::new(),
             bytes: 0,
             next: 0,
@@ -136,7 +135,7 @@ impl Partition {
             tickets: 0,
             answered: 0,
             gathered: VecDeque::new(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             spare: Vec::new(),
             run: Run::default(),
             due: None,
@@ -147,15 +146,15 @@ impl Partition {
         partition
     }
 
-    /// Goes by other settings from now on.
+    /// Applies new settings.
     pub fn reconfigure(&mut self, settings: &Settings) {
         self.retention = settings.retention;
         let part = settings.retention.bytes.map_or(u64::MAX, |bytes| bytes / BLOCKS_MIN);
         self.block_bytes = part.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES as u64) as usize;
-        self.seen.configure(settings.duplicates);
+        self.duplicate_history.configure(settings.duplicates);
     }
 
-    /// The offset of the oldest message kept; [`Partition::next`] if there is none.
+    /// The offset of the oldest retained message; [`Partition::next`] if there is none.
     #[must_use]
     pub fn first(&self) -> u64 {
         self.blocks.front().map_or(self.next, |block| block.first)
@@ -167,19 +166,19 @@ impl Partition {
         self.next
     }
 
-    /// Bytes of the blocks kept.
+    /// Bytes of the retained blocks.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// When the oldest message kept came, milliseconds since 1970.
+    /// When the oldest retained message was received, milliseconds since 1970.
     #[must_use]
     pub fn oldest_ms(&self) -> Option<u64> {
         self.blocks.front().map(|block| block.first_ms)
     }
 
-    /// Messages that are not on disk.
+    /// The number of messages that are not on disk.
     #[must_use]
     pub const fn uncommitted(&self) -> u64 {
         self.tickets - self.answered
@@ -191,7 +190,7 @@ impl Partition {
         self.stats
     }
 
-    /// Locations of everything that is kept, except for what a merge in flight will free.
+    /// Locations of all retained blocks, except those that a running merge will free.
     pub fn places(&self) -> impl Iterator<Item = RecordLocation> {
         let merging = self.merging.unwrap_or_default();
         self.blocks.iter().filter(move |block| !merging.covers(block)).map(|block| block.place)

@@ -1,4 +1,4 @@
-//! A restart: rebuilds the index from the records beside the blocks, without reading messages.
+//! A restart: rebuilds the index from the index entries of the blocks, without reading messages.
 
 use super::block::BlockHead;
 use super::index::Block;
@@ -6,11 +6,11 @@ use super::{Partition, Settings};
 use crate::log::{RecordLocation, RecoveredQueue};
 use crate::queue::Marker;
 
-/// The state key under which the log keeps a partition that has no block.
+/// The state key under which the log keeps the end of a partition without blocks.
 pub const ENDED_KEY: [u8; 1] = [0x90];
 const ENDED_BYTES: usize = 16;
 
-/// Messages that are not there though they were stored.
+/// Stored messages that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// offset of the first
@@ -19,19 +19,19 @@ pub struct Lost {
     pub last: u64,
 }
 
-/// A partition as the log knew it.
+/// A partition restored from the log.
 #[derive(Debug)]
 pub struct Restored {
     /// the partition
     pub partition: Partition,
-    /// records of the log that it has no use for: to be removed
+    /// unneeded records of the log, which the caller removes
     pub superfluous: Vec<(u64, RecordLocation)>,
     /// messages that are missing
     pub lost: Vec<Lost>,
 }
 
 impl Restored {
-    /// Blocks that the log misses behind the last one: their offsets are not used again.
+    /// Adds the lost blocks behind the last one. Their offsets are not reused.
     fn note_lost_end(&mut self, recovered: &RecoveredQueue) {
         let newest = recovered.newest_listed.as_deref().and_then(BlockHead::decode);
         let Some(newest) = newest else { return };
@@ -44,9 +44,8 @@ impl Restored {
         }
     }
 
-    /// Blocks that the log misses and that lay before the first one left no gap between offsets.
-    /// Where the head of the oldest is unknown, so is the number of messages: each block had at
-    /// least one.
+    /// Adds the lost blocks before the first one, which leave no gap between offsets. If the head
+    /// of the oldest is unknown, the number of messages is too, and each block counts as one.
     fn note_lost_front(&mut self, first: u64, recovered: &RecoveredQueue) {
         let blocks: u64 = recovered.lost.iter().map(|range| range.last - range.first + 1).sum();
         let end = if self.partition.blocks.is_empty() { self.partition.next } else { first };
@@ -75,9 +74,9 @@ impl Partition {
         Some(value)
     }
 
-    /// The partition as the log knows it. A block whose messages others have too, which a crash
-    /// during compaction may leave, is superfluous; where messages are missing between two blocks
-    /// the disk has lost them.
+    /// Restores a partition from the log. A block whose messages are in other blocks too is
+    /// superfluous; a crash during compaction may leave such blocks. Messages missing between
+    /// two blocks are lost.
     #[must_use]
     pub fn restore(settings: &Settings, recovered: &RecoveredQueue) -> Restored {
         let mut restored = Restored { partition: Self::new(settings), superfluous: Vec::new(), lost: Vec::new() };
@@ -126,9 +125,9 @@ impl Partition {
         }
         for (key, value) in &recovered.states {
             if let Some(marker) = Marker::decode(key, value) {
-                self.seen.restore(marker);
+                self.duplicate_history.restore(marker);
             }
         }
-        self.seen.resume();
+        self.duplicate_history.resume();
     }
 }

@@ -19,7 +19,7 @@ fn gather(partition: &mut Partition, now_ms: u64, bytes: usize) {
     assert!(partition.gather(now_ms, Identity::default(), None, bytes, put).is_some());
 }
 
-/// Passes on and commits the gathered messages; returns the blocks, as offsets of their messages.
+/// Flushes and commits the gathered messages. Returns the blocks, as offsets of their messages.
 fn commit(partition: &mut Partition, n: &mut u32) -> Vec<Vec<u64>> {
     let mut blocks = Vec::new();
     partition.flush(|block| {

@@ -291,7 +291,7 @@ mod tests {
         };
         let (mut guesses, mut waits) = (0, false);
         loop {
-            // The guessers fill each free place before the user retries.
+            // The guessers fill each free slot before the user retries.
             fill(&mut line);
             waits = waits || !line.push(space(1), host(100), false, 100, NOW).contains(&100);
             let (who, _) = line.pop(NOW).unwrap();

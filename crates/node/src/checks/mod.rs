@@ -2,8 +2,8 @@
 //! (milliseconds).
 //!
 //! One thread and a bounded queue: login floods do not slow messages of connected clients, and a
-//! login without a place is refused with a temporary error. Spaces take turns, so that guesses in
-//! one space do not delay the users of another.
+//! login that finds the queue full is refused with a temporary error. Spaces take turns, so that
+//! guesses in one space do not delay the users of another.
 
 mod line;
 

@@ -1,7 +1,7 @@
-//! The log's threads: the owner commits the batches of the workers, the reader reads bodies.
+//! The journal's threads: the owner commits the batches of the workers, the reader reads bodies.
 //!
-//! Group commit needs no timer: the next batches collect while an fsync runs, and [`Commits`]
-//! chooses which are written next. The producers' windows bound the requests; a worker passes one
+//! Group commit needs no timer: the next batches are collected while an fsync runs, and [`Commits`]
+//! chooses those to write next. The producers' windows bound the requests; a worker passes one
 //! batch of each kind per turn, and more only for large messages.
 
 mod backoff;

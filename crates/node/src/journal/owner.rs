@@ -13,11 +13,11 @@ use super::reports::ReadReports;
 use super::{JournalRequest, JournalStats, Mailboxes};
 use crate::worker::Command;
 
-/// Idle time after which the log records how far it is durable.
+/// Idle time after which the journal records how far it is durable.
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// How long workers have to copy a part of a segment that is being compacted. Without a copy in
-/// that time they have no messages of it.
+/// Time for workers to copy a part of a segment that is being compacted. If none is copied in this
+/// time, the workers have no messages in the segment.
 const COPY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The lane of requests with a waiting caller, which come from Plans. A Plan declares queues before

@@ -16,7 +16,7 @@ use self::tls::Tls;
 use self::websocket::WebSocket;
 use crate::web_access::WebAccess;
 
-/// Why a transport gave up. Pending output for the peer is in `Wrapping::wire`.
+/// Why a transport failed. Pending output for the peer is in `Wrapping::wire`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
     /// The peer violated TLS, or requires a feature that we do not offer.
@@ -30,7 +30,7 @@ pub(crate) enum TransportError {
     WebSocket(String),
 }
 
-/// The facts about the peer that the handshakes established.
+/// The properties of the peer that the handshakes determined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandshakeResult {
     /// the connection uses TLS
@@ -122,7 +122,7 @@ impl Wrapping {
         }
     }
 
-    /// The facts about the peer, once every handshake is done.
+    /// The properties of the peer, once every handshake is done.
     pub(crate) fn handshake_result(&self) -> Option<HandshakeResult> {
         if self.web_socket.as_ref().is_some_and(|web_socket| !web_socket.is_open()) {
             return None;
@@ -140,7 +140,7 @@ impl Wrapping {
             || self.web_socket.as_ref().is_some_and(|web_socket| web_socket.is_ended())
     }
 
-    /// `amqp+tls`, `ws`, ..: how listings and events name it.
+    /// Its name in listings and events: `amqp`, `amqps`, `ws` or `wss`.
     pub(crate) fn name(&self) -> &'static str {
         match (&self.tls, &self.web_socket) {
             (Some(_), None) => "amqps",

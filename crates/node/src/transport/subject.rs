@@ -1,7 +1,7 @@
 //! The name in a client certificate: the last common name of its subject (RFC 5280, 4.1.2.6).
 //!
-//! The certificate has been verified against the client CA before. Still the parser never reads
-//! beyond its bytes, and an unknown structure gives no name.
+//! The certificate was verified against the client CA before. The parser still never reads beyond
+//! its bytes, and returns no name for an unknown structure.
 //!
 //! ```text
 //! Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version?, serialNumber, signature, issuer, validity,

@@ -22,13 +22,13 @@ use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 use super::TransportError;
 use crate::web_access::WebAccess;
 
-/// Bytes of a request before it is refused. Browsers with large cookies stay below; tungstenite
-/// itself allows 64 KiB.
+/// Most bytes of a request. Requests of browsers with large cookies are smaller; tungstenite itself
+/// allows 64 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 /// Payload of the frames we send: below 65,535 bytes, the limit of several clients.
 const FRAME_BYTES_MAX: usize = 32 * 1024;
-/// Payload of a frame that a peer may announce. AMQP frames are 1 MiB at most, and clients put a
-/// few into one of these.
+/// Most payload bytes of a frame that a peer may announce. AMQP frames have at most 1 MiB, and
+/// clients put a few into one WebSocket frame.
 const ANNOUNCED_BYTES_MAX: u64 = 16 << 20;
 /// RFC 6455, 5.5
 const CONTROL_BYTES_MAX: usize = 125;

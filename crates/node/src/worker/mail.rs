@@ -36,19 +36,19 @@ pub(crate) enum Command {
     PasswordChecked(ConnId, Option<bool>),
     /// the external decision about a login
     LoginJudged(ConnId, Box<Judged>),
-    /// the address for the attach of this number is refused, and why
+    /// the address for the attach with this number is refused, with this error
     CreationRefused(ConnId, u64, Error),
     /// seal this address if it is unused, or unseal it; the answer is whether it is sealed
     Seal(Arc<AddressEntry>, bool, Sender<bool>),
-    /// apply this table, without these addresses
+    /// apply this table, which removes these addresses
     Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
     /// add or change these stored addresses of this worker; precedes the table that names them
     ChangeStoredAddresses(Vec<StoredAddressChange>),
-    /// the log has written these batches, or has failed
+    /// results of batches that the journal has written, or refused
     Journaled(Vec<Answer>),
-    /// results of reads of the log
+    /// results of reads of the journal
     Fetched(Vec<(RecordLocation, Read)>),
-    /// copy the messages in this segment of the log
+    /// copy the messages in this segment of the journal
     Compact(u32),
     /// run this operation on stored messages; answered when complete, after any number of turns
     Operate(Box<Operation>, Sender<Operated>),
@@ -71,7 +71,7 @@ pub(crate) struct Pending {
     pub(crate) sent: u64,
     /// batches received from them since the start
     pub(crate) received: u64,
-    /// an answer of the log is pending, or a batch waits for another worker
+    /// an answer of the journal is pending, or a batch waits for another worker
     pub(crate) busy: bool,
 }
 
@@ -123,7 +123,7 @@ impl Worker {
             }
             Command::Apply(table, removed, done) => {
                 self.shard.apply(table, &removed);
-                // The caller may have timed out; the table is in force all the same.
+                // The caller may have timed out; the table is in force anyway.
                 let _ = done.send(());
             }
             Command::ChangeStoredAddresses(address_changes) => self.shard.change_stored_addresses(address_changes),
@@ -168,14 +168,14 @@ impl Worker {
     fn add_accepted_socket(&mut self, now: Time, accepted_socket: AcceptedSocket) {
         let end = now.plus_millis(self.shared.limits.handshake_timeout_ms);
         let Ok(socket) = Socket::new(accepted_socket, end) else { return };
-        let Some(key) = self.worker_slot(socket) else { return };
+        let Some(key) = self.add_socket(socket) else { return };
         self.stats.accepted += 1;
         self.register_connection(now, key);
         self.arm(key);
     }
 
     /// Adds a socket to the slab and watches it; `None` if it cannot be watched and is dropped.
-    fn worker_slot(&mut self, mut socket: Socket) -> Option<u32> {
+    fn add_socket(&mut self, mut socket: Socket) -> Option<u32> {
         let entry = self.sockets.vacant_entry();
         let key = entry.key();
         if self.stop_at.is_some() || socket.stream.register(self.poll.registry(), Token(key)).is_err() {
@@ -188,7 +188,7 @@ impl Worker {
     fn adopt(&mut self, now: Time, mut socket: Socket, moved: Moved) {
         (socket.queued, socket.swept, socket.wanted, socket.paused) = (false, false, true, false);
         socket.timer = crate::timers::Tick::NEVER;
-        let Some(key) = self.worker_slot(socket) else { return };
+        let Some(key) = self.add_socket(socket) else { return };
         let conn = self.shard.adopt(moved);
         self.go_live(key, conn);
         self.join_space_group(key, conn);
@@ -196,7 +196,7 @@ impl Worker {
         self.ingest_again(now, key);
     }
 
-    /// Carries out the shard's requests.
+    /// Processes the shard's requests.
     pub(super) fn serve_requests(&mut self) {
         while let Some(request) = self.shard.poll_request() {
             match request {

@@ -6,7 +6,7 @@
 //! one turn, and under heavy load the batches grow.
 //!
 //! `read_scheduler` chooses the next socket to read, `reading` passes bytes to the shard, `writing`
-//! writes output and closes, `mail` carries out commands. This file is the order of steps.
+//! writes output and closes, `mail` runs commands. This file has the order of the steps.
 
 mod mail;
 mod read_scheduler;
@@ -349,8 +349,8 @@ impl Worker {
 
     /// The next deadline of a socket.
     fn deadline(&self, key: u32) -> Option<Time> {
-        let look = self.sockets.get(key as usize)?.details.claim.due();
-        [look, self.phase_ends(key)].into_iter().flatten().min()
+        let claim_check = self.sockets.get(key as usize)?.details.claim.due();
+        [claim_check, self.phase_ends(key)].into_iter().flatten().min()
     }
 
     fn phase_ends(&self, key: u32) -> Option<Time> {

@@ -18,7 +18,7 @@ use super::READ_BYTES;
 pub(super) const QUANTUM: i64 = READ_BYTES as i64;
 /// The least cost of a read, in bytes: a system call and the handling of a small frame, 2 to 3 us.
 const READ_COST: u64 = 2 * 1024;
-/// The same for an unauthenticated connection: SASL and `open`, some 10 us.
+/// The least cost of a read of an unauthenticated connection: SASL and `open`, some 10 us.
 const UNAUTHENTICATED_COST: u64 = 8 * 1024;
 /// The cost of a microsecond, derived from the two constants above.
 const COST_PER_MICRO: u64 = 800;
@@ -38,7 +38,7 @@ pub(super) fn cost_of_nanos(nanos: u64) -> u64 {
     nanos.saturating_mul(COST_PER_MICRO) / 1000
 }
 
-/// Names connections that share their turns: those of a space, or all unauthenticated ones.
+/// Identifies the connections that share read turns: those of a space, or all unauthenticated ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReadGroup(u32);
 
@@ -102,8 +102,7 @@ impl ReadScheduler {
         self.order.is_empty()
     }
 
-    /// Whether no other group could become readable soon: unauthenticated connections never are
-    /// alone.
+    /// Whether only one space is in use. Unauthenticated connections are never alone.
     fn is_alone(&self) -> bool {
         self.of_space.len() < 2 && self.order.len() < 2 && self.order.front() != Some(&Self::UNAUTHENTICATED)
     }

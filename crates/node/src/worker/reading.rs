@@ -77,7 +77,7 @@ impl Worker {
                 socket.readable = socket.hung_up;
                 return 0;
             }
-            Moved::Over => {
+            Moved::Ended => {
                 socket.stream_ended = true;
                 self.unwritten.push(key);
                 return 0;

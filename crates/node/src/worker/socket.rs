@@ -33,14 +33,14 @@ pub(crate) struct AcceptedSocket {
 /// The phase of a connection. It only moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// TLS or WebSocket handshake; until the time
+    /// TLS or WebSocket handshake, until this deadline
     Handshaking(Time),
-    /// the shard has it
+    /// registered with the shard
     Live(ConnId),
-    /// the shard has sent its last output; until the time to write it
+    /// the shard has produced its last output; the deadline to write it
     Finishing(ConnId, Time),
-    /// the shard has forgotten it: the transport writes its last bytes, and input is discarded;
-    /// until the time
+    /// removed from the shard: the transport writes its last bytes, and input is discarded, until
+    /// this deadline
     HalfClosed(Time),
 }
 
@@ -128,7 +128,7 @@ impl Socket {
         })
     }
 
-    /// The facts about the peer for the shard.
+    /// The properties of the peer, for the shard.
     pub(super) fn report_handshake(&mut self, handshake_result: HandshakeResult) -> Peer {
         Peer {
             server_name: handshake_result.server_name,

@@ -5,8 +5,8 @@
 //! rest as pending output.
 //!
 //! A connection ends in steps: its last output is written, the transport closes, our direction is
-//! shut, and input is discarded until the peer has ended its own. Closing with input unread would
-//! reset the connection, and the peer might never see why.
+//! shut down, and input is discarded until the peer has ended its own. Closing with unread input
+//! would reset the connection, and the peer might not receive the error.
 
 use enmasse_amqp::time::Time;
 use enmasse_router::shard::{ConnId, ConnectionWork, OUTPUT_LOW_BYTES};
@@ -39,7 +39,7 @@ impl Worker {
                 self.write_socket(now, key);
             }
         }
-        // The list keeps its room for the next turn.
+        // Keeps the capacity of the list for the next turn.
         unwritten.append(&mut self.unwritten);
         self.unwritten = unwritten;
     }
@@ -104,7 +104,7 @@ impl Worker {
         }
         socket.stream_ended |= !open;
         let finished = matches!(socket.phase, Phase::Finishing(..));
-        let was_swollen =
+        let was_above_low_water =
             std::mem::replace(&mut socket.above_low_water, left >= OUTPUT_LOW_BYTES) || before >= OUTPUT_LOW_BYTES;
         if before > 0 {
             self.warm(key);
@@ -115,7 +115,7 @@ impl Worker {
             self.sockets[key as usize].stream_ended = true;
         } else if left == 0 && finished && open {
             self.finish(now, key);
-        } else if was_swollen && left < OUTPUT_LOW_BYTES {
+        } else if was_above_low_water && left < OUTPUT_LOW_BYTES {
             self.shard.written(conn);
             self.again = true;
         }
@@ -130,7 +130,7 @@ impl Worker {
         self.half_close(now, key);
     }
 
-    /// Takes the connection from the shard; its socket stays.
+    /// Removes the connection from the shard; its socket stays.
     pub(super) fn forget(&mut self, key: u32) {
         if let Some(conn) = self.sockets[key as usize].phase.conn() {
             self.shard.closed(conn);
@@ -206,7 +206,7 @@ fn write_front(socket: &mut Socket, bytes: &mut Vec<u8>, bytes_out: &mut u64, wr
             socket.writable = false;
             true
         }
-        Moved::Over => false,
+        Moved::Ended => false,
     }
 }
 

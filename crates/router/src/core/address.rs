@@ -19,13 +19,13 @@ pub const BACKLOG_BYTES: usize = 4 << 20;
 /// Messages that may wait for one multicast consumer.
 pub const BACKLOG_MESSAGES: usize = 4096;
 
-/// A consumer that is not among the ready ones.
+/// The value of `ready_at` for a consumer that is not ready.
 pub(super) const NOT_READY: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Address {
     pub(super) declared: Declared,
-    /// that of its space
+    /// the account of its address space
     pub(super) account: Account,
     pub(super) producers: Vec<Key>,
     pub(super) consumers: Vec<Key>,
@@ -35,9 +35,9 @@ pub(super) struct Address {
     pub(super) epoch: u32,
     /// unsettled copies that consumers hold
     pub(super) unsettled: u32,
-    /// without the statistics that are counted when requested
+    /// without the values that are computed on request
     pub(super) stats: AddressStats,
-    /// it is about to be deleted, and no link attaches
+    /// the address is about to be deleted and accepts no link
     pub(super) sealed: bool,
     pub(super) treatment: Treatment,
 }
@@ -46,47 +46,47 @@ pub(super) struct Address {
 pub(super) struct Producer {
     pub(super) attachment: AttachmentId,
     pub(super) address: Key,
-    /// among the address's producers
+    /// index in the producers of the address
     pub(super) place: usize,
     pub(super) anonymous: bool,
     pub(super) name: Option<Arc<str>>,
     /// consumers whose filter matches its name
     pub(super) matching: u32,
-    /// those and the unfiltered ones, as of `audience_epoch`; kept only where there are filters. At
-    /// a topic: the subscriptions that let its name through
+    /// the matching and the unfiltered consumers, as of `audience_epoch`; used only where consumers
+    /// have filters. At a topic: the subscriptions whose filters match its name
     pub(super) audience: Vec<Key>,
     pub(super) audience_epoch: u32,
-    /// messages of its that wait
+    /// its waiting messages
     pub(super) waiting: u32,
-    /// payload of its that waits, bytes
+    /// payload of its waiting messages, bytes
     pub(super) waiting_bytes: usize,
     pub(super) held: Hold,
-    /// it had to wait, was counted, and may not continue yet
+    /// its stall was counted and has not ended
     pub(super) stalled: bool,
-    /// messages that left its window and are not reported yet; negative if some returned
+    /// messages that left its window and are not reported yet; negative if messages returned
     pub(super) taken: i32,
     /// it is on the list of producers to notify
     pub(super) to_notify: bool,
     pub(super) incoming: Incoming,
-    /// the parts that have arrived
+    /// the received parts of an incomplete message
     pub(super) assembly: Option<Box<Assembly>>,
-    /// its last delivery was part of a transaction: a full queue refuses the commit, and holds back
-    /// no producer
-    pub(super) posts: bool,
+    /// its last delivery was part of a transaction: a full queue refuses the commit instead of
+    /// holding the producer back
+    pub(super) in_transaction: bool,
     /// the transaction of the delivery that begins
     pub(super) transaction: Option<TransactionId>,
-    /// the queue of a stored address, or the stream, counts it
+    /// its queue or stream counts it as a producer
     pub(super) counted: bool,
     /// its name, if its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
-    /// at a topic: where its messages come from
+    /// at a topic: the origin of its messages
     pub(super) origin: Option<Arc<Origin>>,
     /// one of its numbered messages was rejected: later ones are released, so that no higher number
     /// is stored before the client has decided about that one
     pub(super) halted: bool,
     /// digest of its link, if that can be resumed
     pub(super) resumed: Option<u64>,
-    /// its delivery that was named last then: id, and digest of its tag
+    /// the last delivery that was named on a resumable link: its id and the digest of its tag
     pub(super) tag: Option<(u32, u128)>,
 }
 
@@ -94,11 +94,11 @@ pub(super) struct Producer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     Nothing,
-    /// a delivery of which more parts are to come
+    /// an incomplete delivery
     Message(Key),
-    /// a delivery for a queue, of which more parts are to come
+    /// an incomplete delivery to a stored address
     Assembly,
-    /// a delivery whose rest is discarded
+    /// a delivery whose remaining parts are discarded
     Discarded,
 }
 
@@ -106,43 +106,43 @@ pub(super) enum Incoming {
 pub(super) struct Consumer {
     pub(super) attachment: AttachmentId,
     pub(super) address: Key,
-    /// among the address's consumers
+    /// index in the consumers of the address
     pub(super) place: usize,
     pub(super) filter: Option<Filter>,
-    /// deliveries that it may receive
+    /// its remaining credit
     pub(super) credit: u32,
-    /// deliveries dispatched to it and not refused, wrapping
+    /// number of deliveries dispatched to it and not refused, wrapping
     pub(super) dispatched: u32,
     /// unsettled deliveries it holds
     pub(super) outstanding: u32,
-    /// it had no room, and has not stated its credit since
+    /// it refused a delivery and has granted no credit since
     pub(super) blocked: bool,
-    /// it has sent something back, and has not stated its credit since
+    /// it returned a delivery and has granted no credit since
     pub(super) halted: bool,
-    /// the first part of the delivery it is in the middle of is on its way to its shard, and may
-    /// return
+    /// the first part of its delivery in progress is in flight to its shard and may be refused
+    /// there
     pub(super) unconfirmed: bool,
     pub(super) drain: bool,
-    /// among the address's ready ones
+    /// index in the ready consumers of the address
     pub(super) ready_at: u32,
     pub(super) outgoing: Outgoing,
     /// its id in the queue of a stored address
     pub(super) in_queue: Option<ConsumerId>,
-    /// messages for it that are on their way from the disk
+    /// its messages whose bodies are being fetched
     pub(super) fetching: u32,
     /// its message selection at a stored address
     pub(super) selection: MessageSelection,
     /// how it reads a stream
     pub(super) reading: Option<Box<Reading>>,
-    /// its link can be resumed
+    /// the state of its resumable link
     pub(super) resumed: Option<Box<Resumed>>,
-    /// when something was last dispatched to it, milliseconds since 1970
+    /// time of the last dispatch to it, milliseconds since 1970
     pub(super) dispatched_ms: u64,
-    /// multicast: producers do not wait for it
+    /// multicast: it is a slow consumer, and producers do not wait for it
     pub(super) slow: bool,
     /// multicast: unsettled copies dispatched to it
     pub(super) copies: Copies,
-    /// multicast: when it last left a copy unsettled for too long, if no producer waits for its
+    /// multicast: when it last exceeded the settlement time-out, while no producer waits for its
     /// outcomes
     pub(super) overdue_ms: Option<u64>,
     /// multicast: copies that wait for it
@@ -160,7 +160,7 @@ pub(super) enum Outgoing {
         offset: u64,
         token: Option<u64>,
     },
-    /// a delivery that is void, which could not be sent yet
+    /// an aborted delivery; the abort could not be sent yet
     Aborted,
 }
 
@@ -206,7 +206,7 @@ impl Producer {
             to_notify: false,
             incoming: Incoming::Nothing,
             assembly: None,
-            posts: false,
+            in_transaction: false,
             transaction: None,
             counted: false,
             producer_name: None,
@@ -217,8 +217,8 @@ impl Producer {
         }
     }
 
-    /// As much of its as may wait does. Messages that returned after they were reported as gone do
-    /// not count: the producer may have its window back.
+    /// Whether as many of its messages wait as may. Messages that returned after they were reported
+    /// as taken do not count, because the producer may have used that window again.
     pub(super) fn is_full(&self, capacity: u32) -> bool {
         i64::from(self.waiting) + i64::from(self.taken.min(0)) >= i64::from(capacity)
     }
@@ -259,35 +259,35 @@ impl Consumer {
         }
     }
 
-    /// It could begin a delivery now.
+    /// Whether it can begin a delivery now.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.credit > 0 && !self.blocked && self.outgoing == Outgoing::Nothing
     }
 
-    /// Something waits for it.
+    /// Whether a message waits for it or is in progress.
     pub(super) fn has_backlog(&self) -> bool {
         !self.backlog.is_empty() || self.outgoing != Outgoing::Nothing
     }
 
-    /// It is in the middle of a message from now on.
+    /// Records that it has received `message` up to `offset`.
     pub(super) fn read(&mut self, message: Key, offset: u64, token: Option<u64>) {
         self.outgoing = Outgoing::Message { message, offset, token };
     }
 
-    /// A copy of `bytes` may wait for it.
+    /// Whether a copy of `bytes` fits into its backlog.
     pub(super) fn may_wait(&self, bytes: usize) -> bool {
         self.backlog.len() < BACKLOG_MESSAGES && self.backlog_bytes + bytes <= BACKLOG_BYTES
     }
 
-    /// Whether this is the delivery it is in the middle of.
+    /// Whether `token` is that of its delivery in progress.
     #[inline]
     pub(super) fn reads(&self, token: Option<u64>) -> bool {
         matches!(self.outgoing, Outgoing::Message { token: current, .. } if current == token)
     }
 }
 
-/// Chance from a seed (xorshift64*): the same seed, the same choices.
+/// Seeded pseudo-random numbers (xorshift64*).
 #[derive(Debug)]
 pub(super) struct Random(u64);
 
@@ -296,7 +296,7 @@ impl Random {
         Self(seed ^ 0x9E37_79B9_7F4A_7C15 | 1)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`; `bound` is not 0.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

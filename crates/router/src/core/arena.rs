@@ -6,7 +6,7 @@ const INDEX_BITS: u32 = 28;
 const GENERATION_BITS: u32 = 20;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
-/// Names a value in one [`Arena`].
+/// The key of a value in one [`Arena`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     index: u32,
@@ -14,16 +14,16 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Names nothing, in any arena.
+    /// A key without a value in any arena.
     pub(super) const NONE: Self = Self { index: u32::MAX, generation: u32::MAX };
 
-    /// The key in the low 48 bits of a number.
+    /// The key as the low 48 bits of a number.
     #[inline]
     pub(super) const fn pack(self) -> u64 {
         (self.generation as u64) << INDEX_BITS | self.index as u64
     }
 
-    /// The key that [`Key::pack`] made the low 48 bits of `packed` from.
+    /// The key from the low 48 bits of `packed`, the inverse of [`Key::pack`].
     #[inline]
     pub(super) const fn unpack(packed: u64) -> Self {
         let index = packed as u32 & ((1 << INDEX_BITS) - 1);
@@ -37,8 +37,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Values of one kind, each under its key. No allocation once it has grown to the most values ever
-/// held.
+/// Values of one type by key. The arena allocates only while it grows beyond its previous maximum.
 #[derive(Debug)]
 pub(super) struct Arena<T> {
     slots: Vec<Slot<T>>,
@@ -63,7 +62,7 @@ impl<T> Arena<T> {
     #[cold]
     fn grow(&mut self, value: T) -> Key {
         let index = self.slots.len() as u32;
-        assert!(index < 1 << INDEX_BITS, "more values than a key can name");
+        assert!(index < 1 << INDEX_BITS, "the arena has no index left");
         self.slots.push(Slot { generation: 0, value: Some(value) });
         Key { index, generation: 0 }
     }
@@ -96,7 +95,7 @@ impl<T> Arena<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// All values, to be changed, in the order of their slots.
+    /// All values, mutable, in the order of their slots.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation };
@@ -113,7 +112,7 @@ impl<T> Arena<T> {
     }
 }
 
-/// For keys whose value is known to exist.
+/// Panics if the key has no value.
 impl<T> Index<Key> for Arena<T> {
     type Output = T;
 

@@ -8,14 +8,14 @@ use enmasse_amqp::selector::Selector;
 use super::arena::Key;
 use super::{AddressKey, Resume, Start, Subscribing};
 
-/// Names an attachment. The shard that owns the link assigns indices densely and increments the
-/// generation for the next occupant of a slot, so that messages about an earlier one are recognised
-/// and dropped.
+/// The identity of an attachment. The shard that owns the link assigns indices densely and
+/// increments the generation for each occupant of a slot, so that commands for an earlier occupant
+/// are detected and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttachmentId {
     /// the shard that owns the link
     pub shard: u16,
-    /// counts the tenants of the slot, wrapping
+    /// generation of the slot: counts its occupants, wrapping
     pub generation: u16,
     /// slot among the attachments of that shard
     pub index: u32,
@@ -24,37 +24,37 @@ pub struct AttachmentId {
 /// The role of a link at an address.
 #[derive(Clone, Debug)]
 pub enum AttachmentRole {
-    /// messages come from it
+    /// it sends messages
     Producer {
-        /// one of the addresses of an anonymous link: it sends whether there is a consumer or not
+        /// the link is anonymous and has several addresses: it may send without a consumer
         anonymous: bool,
-        /// the name it sends to, for the filters of multicast consumers; without one no filter lets
-        /// it through
+        /// the name it sends to, which filters of multicast consumers match; `None` matches no
+        /// filter
         name: Option<Arc<str>>,
         /// its name, if its messages are numbered (`docs/contracts.md` 8)
         producer_name: Option<Arc<str>>,
-        /// its link can be resumed
+        /// set if its link can be resumed
         resume: Option<Box<Resume>>,
     },
-    /// messages go to it
+    /// it receives messages
     Consumer {
-        /// the names it wants of those that a multicast address covers; `None` is all
+        /// the requested names of those that a multicast address covers; `None` is all
         filter: Option<Filter>,
         /// how it consumes from a stored address
         consuming: Consuming,
     },
 }
 
-/// Where messages come from.
+/// The origin of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// stands for a connection, and never for another
+    /// identifies one connection; never reused
     pub connection: u128,
-    /// its container id
+    /// the container id of the client
     pub container: Arc<str>,
 }
 
-/// The messages that a subscription excludes: those of its own side (JMS, no-local).
+/// The messages that a subscription excludes because its own client sends them (JMS noLocal).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoLocal {
     /// messages from this connection
@@ -64,7 +64,7 @@ pub enum NoLocal {
 }
 
 impl NoLocal {
-    /// Whether messages from there are excluded.
+    /// Whether messages from `origin` are excluded.
     #[must_use]
     pub fn covers(&self, origin: &Origin) -> bool {
         match self {
@@ -77,44 +77,44 @@ impl NoLocal {
 /// How a link consumes from a stored address, or from its subscription of a topic.
 #[derive(Clone, Debug, Default)]
 pub struct Consuming {
-    /// which messages it wants; `None` is all
+    /// the messages it requests; `None` is all
     pub selector: Option<Arc<Selector>>,
-    /// it looks and takes nothing (3.5.3, distribution-mode `copy`)
+    /// it browses (3.5.3, distribution-mode `copy`)
     pub browses: bool,
-    /// the higher is served first while it has credit
+    /// consumers of higher priority are served first while they have credit
     pub priority: i32,
-    /// it wants to be the only one
+    /// it requests exclusive access
     pub exclusive: bool,
-    /// at a topic, for a subscription of its own: whose messages are excluded
+    /// at a topic, for a subscription of its own: the origin whose messages are excluded
     pub no_local: Option<NoLocal>,
-    /// at a topic: which subscription it requests; `None` is one of its own
+    /// at a topic: the requested subscription; `None` is a new one of its own
     pub subscribing: Option<Box<Subscribing>>,
     /// digest of container id and link name: the consumer excluded by
     /// `modified(undeliverable-here)`
     pub name: u64,
-    /// where it begins in a stream
+    /// where it begins to read a stream
     pub start: Start,
-    /// the partition of a stream that it reads; `None` is all
+    /// the requested partition of a stream; `None` is all
     pub partition: Option<u32>,
-    /// it is sent settled deliveries only
+    /// all deliveries to it are sent settled
     pub settled: bool,
-    /// its link can be resumed
+    /// set if its link can be resumed
     pub resume: Option<Box<Resume>>,
 }
 
-/// A test of names.
+/// A predicate on names.
 #[derive(Clone)]
 pub struct Filter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl Filter {
-    /// A filter that lets through the names for which `matches` is true: always the same answer for
-    /// the same name.
+    /// A filter that accepts the names for which `matches` is true. `matches` must be
+    /// deterministic.
     #[must_use]
     pub fn new(matches: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(matches))
     }
 
-    /// Whether `name` is let through.
+    /// Whether `name` is accepted.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         (self.0)(name)
@@ -134,7 +134,7 @@ pub(super) enum Occupant {
     Producer(Key),
     Consumer(Key),
     /// detached from this address
-    Left(AddressKey),
+    Detached(AddressKey),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +143,7 @@ struct Slot {
     occupant: Occupant,
 }
 
-/// The attachments by id: a look-up is two vector accesses.
+/// The attachments by id. A look-up costs two vector accesses.
 #[derive(Debug, Default)]
 pub(super) struct Attachments {
     shards: Vec<Vec<Slot>>,
@@ -158,7 +158,7 @@ impl Attachments {
         }
     }
 
-    /// The occupant of an attachment's slot, of any generation.
+    /// The attachment that occupies the slot now, of any generation.
     pub(super) fn occupant(&self, attachment: AttachmentId) -> Option<AttachmentId> {
         let slot = self.shards.get(attachment.shard as usize)?.get(attachment.index as usize)?;
         let attached = matches!(slot.occupant, Occupant::Producer(_) | Occupant::Consumer(_));

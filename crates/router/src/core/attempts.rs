@@ -1,11 +1,11 @@
-//! The result of a delivery whose consumer gave no outcome: the one table of
+//! The result of a delivery that ends without an outcome of its consumer: the one table of
 //! `docs/decisions/0047-delivery-attempts.md`.
 
 use enmasse_amqp::types::{Modified, Outcome};
 
 use super::AddressKind;
 
-/// Why a delivery returns without an outcome of its consumer.
+/// Why a delivery ended without an outcome of its consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// the client detached the link, ended its session or closed the connection
@@ -14,28 +14,27 @@ pub enum Ending {
     ByNode,
     /// the connection was lost: the socket failed, the client was silent or violated the protocol
     Lost,
-    /// a link that could be resumed was not, in time
+    /// a resumable link was not resumed in time
     NotResumed,
     /// the transaction in which the consumer had settled the delivery was rolled back
     RolledBack,
 }
 
-/// The result of such a delivery.
+/// The result of a delivery that ended without an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// no attempt is counted: a stored message waits again, a producer receives `released`
+    /// no attempt is counted: a stored message is available again, a producer receives `released`
     Released,
-    /// the delivery failed: an attempt of a stored message, `modified(delivery-failed)` to a
-    /// producer
+    /// an attempt is counted for a stored message; a producer receives `modified(delivery-failed)`
     Failed,
 }
 
 impl Ending {
-    /// The verdict on one delivery; `oldest`: its link holds no older one that is unsettled.
+    /// The verdict on one delivery. `oldest`: it is the oldest unsettled one of its link.
     ///
-    /// A consumer that works through its messages in turn was at the oldest one, so that is the one
-    /// that may have ended it. Its client never saw prefetched messages. The message of a direct
-    /// address is not stored, so its producer learns that it may have been processed.
+    /// A consumer that processes its messages in order was processing the oldest one, so only that
+    /// one may have caused the end. The client never processed the prefetched ones. The message of
+    /// a direct address is not stored, so its producer must learn that it may have been processed.
     #[must_use]
     pub const fn verdict(self, kind: AddressKind, oldest: bool) -> Verdict {
         match (self, kind.stores()) {
@@ -62,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_ending_has_its_verdict_for_stored_and_for_direct_addresses() {
-        // the oldest of a stored address, another one, the oldest of a direct address, another one
+        // columns: oldest of a stored address, other of a stored one, oldest of a direct one, other
         let table = [
             (Ending::ByClient, [Released, Released, Released, Released]),
             (Ending::ByNode, [Released, Released, Released, Released]),

@@ -6,10 +6,11 @@ use enmasse_journal::queue::QueueStats;
 use super::arena::Key;
 use super::{AddressKey, AddressStats, Router};
 
-/// An address as it is at this moment.
+/// The current state of an address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AddressDescription {
-    /// its messages, held or not; those of a topic are those of its undeclared subscriptions
+    /// all its messages, acquired ones included; those of a topic are those of its undeclared
+    /// subscriptions
     pub depth: u64,
     /// links that receive from it
     pub consumers: u32,
@@ -20,7 +21,7 @@ pub struct AddressDescription {
 }
 
 impl Router {
-    /// The description of an address; `None`: it is not here.
+    /// The description of an address; `None` if it does not live here.
     #[must_use]
     pub fn describe(&self, key: AddressKey) -> Option<AddressDescription> {
         let at = *self.by_key.get(&key)?;

@@ -1,4 +1,4 @@
-//! Credit of consumers, windows of producers: how much may be dispatched, and how much may wait.
+//! Flow control: the credit of consumers and the windows of producers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::outcome::{Pending, Retiring, token_of};
 use super::treatment::Treatment;
 use super::{Arrival, AttachmentId, Delivery, HOLD_BYTES, Hold, Links, Router};
 
-/// The beginning of a delivery, or all of it.
+/// The first part of a delivery, or a whole delivery.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     message_format: u32,
@@ -28,7 +28,7 @@ impl<'a> Part<'a> {
         Self { message_format: 0, more: false, payload, shared: None }
     }
 
-    /// With the memory that the payload lies in, if others may keep it.
+    /// Adds the memory that contains the payload, which others may keep instead of a copy.
     #[inline]
     pub(super) const fn with_shared(self, shared: Option<&'a Arc<Vec<u8>>>) -> Self {
         Self { shared, ..self }
@@ -40,10 +40,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The consumer took nothing.
+/// The link had no room for the delivery.
 pub(super) struct NoRoom;
 
-/// The part of a router that a dispatch changes, which excludes the memory of the payload.
+/// The fields of a router that a dispatch changes, borrowed apart from the memory of the payload.
 pub(super) struct Dispatcher<'a> {
     pub(super) shard: u16,
     pub(super) now_ms: u64,
@@ -101,8 +101,8 @@ impl Dispatcher<'_> {
 }
 
 impl Router {
-    /// Dispatches the beginning of a delivery to a consumer with room; its token, if there is a
-    /// settlement target.
+    /// Dispatches the first part of a delivery to a consumer with room. Returns its token if there
+    /// is a settlement target.
     #[inline]
     pub(super) fn dispatch(
         &mut self,
@@ -116,8 +116,8 @@ impl Router {
             .dispatch(to, settlement, part, links)
     }
 
-    /// Dispatches a waiting message, or the parts of it that have arrived, to a consumer with room.
-    /// The caller takes it out of the queue.
+    /// Dispatches a waiting message, or its received parts, to a consumer with room. Returns
+    /// whether the link took it; the caller then removes it from the backlog.
     pub(super) fn begin(&mut self, to: Key, key: Key, links: &mut impl Links) -> bool {
         let message = &mut self.direct.messages[key];
         let bytes = std::mem::take(&mut message.bytes);
@@ -133,7 +133,7 @@ impl Router {
         if message.complete {
             message.forget_reader(to);
             if counts {
-                self.take_one(key);
+                self.release_awaited_reader(key);
             }
             self.unref(key, links);
             return true;
@@ -144,13 +144,14 @@ impl Router {
         let end = message.end;
         self.consumers[to].read(key, end, token);
         if counts {
-            self.take_one(key);
+            self.release_awaited_reader(key);
         }
         self.update_back_pressure(key, links);
         true
     }
 
-    /// This many messages have left their producer's window.
+    /// Counts messages that left their producer's window, for the notification at the end of the
+    /// turn.
     #[inline]
     pub(super) fn taken(&mut self, producer: Key, count: i32) {
         let Some(state) = self.producers.get_mut(producer) else { return };
@@ -161,20 +162,21 @@ impl Router {
         }
     }
 
-    /// One of the consumers that a message waits for has taken it, or never will.
-    pub(super) fn take_one(&mut self, key: Key) {
+    /// One of the consumers that hold the window of a message has taken it, or will not. The last
+    /// one frees the window.
+    pub(super) fn release_awaited_reader(&mut self, key: Key) {
         let message = &mut self.direct.messages[key];
-        if message.untaken == 1 {
-            self.leave_window(key);
+        if message.awaited_readers == 1 {
+            self.leave_producer_window(key);
         } else {
-            message.untaken = message.untaken.saturating_sub(1);
+            message.awaited_readers = message.awaited_readers.saturating_sub(1);
         }
     }
 
-    fn leave_window(&mut self, key: Key) {
+    fn leave_producer_window(&mut self, key: Key) {
         let message = &mut self.direct.messages[key];
-        if message.untaken > 0 {
-            message.untaken = 0;
+        if message.awaited_readers > 0 {
+            message.awaited_readers = 0;
             let producer = message.producer;
             if let Some(state) = self.producers.get_mut(producer) {
                 state.waiting -= 1;
@@ -184,7 +186,7 @@ impl Router {
         }
     }
 
-    /// Drops one reference to a message, and the message with the last one.
+    /// Drops one reference to a message. The last one removes the message.
     pub(super) fn unref(&mut self, key: Key, links: &mut impl Links) {
         let message = &mut self.direct.messages[key];
         message.refs -= 1;
@@ -196,13 +198,13 @@ impl Router {
     }
 
     pub(super) fn forget(&mut self, key: Key, links: &mut impl Links) {
-        self.leave_window(key);
+        self.leave_producer_window(key);
         self.charge(key, 0, links);
         self.direct.messages.remove(key);
     }
 
-    /// Discards bytes that all readers have, and counts those that wait for the producer: bytes
-    /// that half of the readers lack, or all of them until enough have begun.
+    /// Discards bytes that all readers have, and updates the bytes charged to the producer: those
+    /// that half of the readers lack, or all bytes until enough readers have begun.
     pub(super) fn update_back_pressure(&mut self, key: Key, links: &mut impl Links) {
         let Some(message) = self.direct.messages.get_mut(key) else { return };
         let mut offsets = std::mem::take(&mut self.scratch.offsets);
@@ -223,7 +225,7 @@ impl Router {
         if message.queued == 0 {
             trim(message, kept_from);
         }
-        let waiting = if message.untaken > 0 {
+        let waiting = if message.awaited_readers > 0 {
             message.bytes.len()
         } else {
             let half = offsets.get(offsets.len().div_ceil(2).saturating_sub(1));
@@ -243,17 +245,18 @@ impl Router {
         }
     }
 
-    /// The number of bytes that wait for a producer changes: it is held back, or continues.
+    /// Sets the waiting bytes of a producer, and holds it back or lets it continue.
     pub(super) fn update_producer_back_pressure(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
         let Some(producer) = self.producers.get_mut(key) else { return };
         producer.waiting_bytes = bytes;
         let address = &self.addresses[producer.address];
         let most = if producer.held == Hold::No { HOLD_BYTES } else { HOLD_BYTES / 2 };
         let waits = producer.held == Hold::Connection;
-        // Only the journal delays them there: a consumer's credit may be in the unread bytes.
+        // Only the journal delays messages of a stored address. Elsewhere the connection must be
+        // read, because its unread bytes may contain the credit of a consumer.
         let hold = if bytes > 0 && address.declared.kind.stores() && self.received.is_over(address.account, waits) {
             Hold::Connection
-        } else if bytes > most || address.treatment.is_holding(producer.anonymous && !producer.posts) {
+        } else if bytes > most || address.treatment.is_holding(producer.anonymous && !producer.in_transaction) {
             Hold::Session
         } else {
             Hold::No
@@ -265,8 +268,8 @@ impl Router {
         }
     }
 
-    /// Counts a producer that has to wait, because its window is used up or it is held: once, until
-    /// it may continue. Its window opens again when half of it is free.
+    /// Counts a stall of a producer whose window is used up or that is held back: once, until it
+    /// may continue. Its window opens again when half of it is free.
     pub(super) fn note_stall(&mut self, key: Key) {
         let Some(producer) = self.producers.get_mut(key) else { return };
         let address = &mut self.addresses[producer.address];
@@ -279,19 +282,19 @@ impl Router {
         }
     }
 
-    /// A consumer may receive deliveries up to `limit`, counted from its attach and wrapping: those
-    /// dispatched and not refused, plus its credit. Call it too, with an unchanged limit, when a
-    /// part that found no room may be offered again. `drain`: waiting messages are dispatched as
-    /// far as credit goes, then [`Links::drained`] is called.
+    /// A consumer may receive deliveries up to `limit`: the deliveries dispatched and not refused
+    /// since its attach, plus its credit, wrapping. Call it with an unchanged limit when a part
+    /// that found no room may be offered again. `drain`: [`Links::drained`] is called after waiting
+    /// messages were dispatched as far as credit allows.
     pub fn credit(&mut self, attachment: AttachmentId, limit: u32, drain: bool, links: &mut impl Links) {
         let Some(key) = self.attachments.consumer(attachment) else { return };
         let consumer = &mut self.consumers[key];
-        // More dispatched than the limit allows: it was lowered while deliveries were in flight.
+        // A limit below `dispatched` was lowered while deliveries were in flight.
         consumer.credit = u32::try_from(limit.wrapping_sub(consumer.dispatched).cast_signed()).unwrap_or(0);
         consumer.blocked = false;
         consumer.drain |= drain;
         if std::mem::take(&mut consumer.halted) {
-            // Deliveries from now on precede all that is left, should they return.
+            // Deliveries from now on that return precede all waiting ones.
             consumer.backlog.close_returned();
             self.addresses[consumer.address].treatment.close_returned();
         }
@@ -299,8 +302,8 @@ impl Router {
         self.dispatch_backlog(key, links);
     }
 
-    /// Nothing more is dispatched to a consumer until it states its credit: parts of a delivery
-    /// found no room on its shard, or its link has gone and it is about to be detached.
+    /// Suspends dispatch to a consumer until it grants credit: parts of a delivery found no room on
+    /// its shard, or its link has ended and is about to be detached.
     pub fn stall(&mut self, attachment: AttachmentId) {
         let Some(key) = self.attachments.consumer(attachment) else { return };
         let consumer = &mut self.consumers[key];
@@ -309,7 +312,7 @@ impl Router {
         self.mark_not_ready(at, key);
     }
 
-    /// A consumer may have room: dispatches waiting messages to it.
+    /// Dispatches waiting messages to a consumer that may have room.
     pub(super) fn dispatch_backlog(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
@@ -322,11 +325,11 @@ impl Router {
                     anycast.set_unready(key, &mut self.consumers);
                 }
             }
-            Treatment::Multicast(_) => self.catch_up(key, links),
+            Treatment::Multicast(_) => self.dispatch_copies(key, links),
             Treatment::Queue(_) => self.dispatch_from_queue(key, links),
             Treatment::Stream(_) => self.dispatch_to_reader(key, links),
             Treatment::Topic(_) => debug_assert!(false, "consumers of a topic are at its subscriptions"),
-            // Its messages have gone, and its consumers go next.
+            // Its messages are deleted; its consumers are detached next.
             Treatment::Closed => {}
         }
         if self.consumers.get(key).is_some() {
@@ -342,8 +345,8 @@ impl Router {
         let address = &mut self.addresses[consumer.address];
         let done = match consumer.outgoing {
             Outgoing::Nothing => consumer.fetching == 0 && !address.treatment.has_for(consumer),
-            // The rest of a long delivery may take its time; credit cannot be used before, nor is
-            // it wanted.
+            // A drain does not wait for the remaining parts of a delivery: they use no further
+            // credit.
             Outgoing::Message { .. } => address.treatment.waiting() == 0 && consumer.backlog.is_empty(),
             Outgoing::Aborted => false,
         };
@@ -358,10 +361,10 @@ impl Router {
         }
     }
 
-    /// A delivery, or the first part of one, dispatched to a consumer of another shard found no
-    /// room, or no link, there. It returns to the front of those waiting, in the order of the
-    /// refusals. A shard that refuses one refuses all that follow at that attachment until
-    /// [`Links::halted`], and states no credit before: this keeps the order. A later part is never
+    /// A consumer of another shard had no room for a delivery or its first part, or has no link any
+    /// more. The delivery returns to the front of the waiting ones, in the order of the refusals.
+    /// To keep that order, a shard that refuses one delivery refuses all that follow at that
+    /// attachment until [`Links::halted`], and grants no credit before. A later part is never
     /// refused (see [`Router::begun`] and [`Router::stall`]).
     pub fn refused(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>, links: &mut impl Links) {
         if !delivery.first {
@@ -369,7 +372,7 @@ impl Router {
         }
         let (consumer, address) = match self.attachments.get(attachment) {
             Occupant::Consumer(key) => (Some(key), Some(self.consumers[key].address)),
-            Occupant::Left(address) => (None, self.by_key.get(&address).copied()),
+            Occupant::Detached(address) => (None, self.by_key.get(&address).copied()),
             Occupant::Vacant | Occupant::Producer(_) => return,
         };
         let Some(address) = address else { return };
@@ -383,9 +386,9 @@ impl Router {
             self.mark_not_ready(address, key);
         }
         match consumer {
-            _ if !delivery.more => self.take_back(consumer, address, delivery, links),
-            Some(key) => self.unbegin(key, address, delivery, links),
-            // Its parts were discarded when its consumer detached.
+            _ if !delivery.more => self.return_refused(consumer, address, delivery, links),
+            Some(key) => self.undo_begin(key, address, delivery, links),
+            // The remaining parts were discarded when the consumer detached.
             None => match delivery.token {
                 Some(token) => self.outcome(token, &Outcome::Released, links),
                 None => self.addresses[address].stats.dropped += 1,
@@ -393,7 +396,7 @@ impl Router {
         }
     }
 
-    fn take_back(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
+    fn return_refused(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
         let settlement = match delivery.token.map(|token| self.close_token(token)) {
             None => SettlementTarget::Nothing,
             Some(Some(pending)) => pending.settlement,
@@ -403,15 +406,15 @@ impl Router {
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
         match state.treatment {
-            Treatment::Anycast(_) => self.take_back_to_one(address, settlement, delivery, links),
-            Treatment::Multicast(_) => self.take_back_copy(consumer, address, settlement, delivery, links),
-            Treatment::Queue(_) => self.take_back_into_queue(address, consumer, settlement, links),
-            Treatment::Stream(_) => self.reread(consumer, delivery.payload),
-            Treatment::Topic(_) | Treatment::Closed => debug_assert!(false, "it dispatches nothing"),
+            Treatment::Anycast(_) => self.requeue_refused(address, settlement, delivery, links),
+            Treatment::Multicast(_) => self.requeue_refused_copy(consumer, address, settlement, delivery, links),
+            Treatment::Queue(_) => self.requeue_into_queue(address, consumer, settlement, links),
+            Treatment::Stream(_) => self.rewind_reader(consumer, delivery.payload),
+            Treatment::Topic(_) | Treatment::Closed => debug_assert!(false, "it has no deliveries of its own"),
         }
     }
 
-    /// The consumer gets nothing more for now.
+    /// Marks a consumer as not ready.
     pub(super) fn mark_not_ready(&mut self, at: Key, to: Key) {
         match &mut self.addresses[at].treatment {
             Treatment::Anycast(anycast) => anycast.set_unready(to, &mut self.consumers),
@@ -420,13 +423,13 @@ impl Router {
                     queue.opened.messages.set_credit(id, false);
                 }
             }
-            // They look at their consumers when they have a message.
+            // These examine their consumers for each message.
             Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Stream(_) | Treatment::Closed => {}
         }
     }
 
-    /// The returned message. One with its producer as settlement target occupies the producer's
-    /// window again.
+    /// Stores a returned delivery as a message. If its settlement target is its producer, it
+    /// occupies the producer's window again.
     pub(super) fn returned(&mut self, settlement: SettlementTarget, address: Key, delivery: &Delivery<'_>) -> Key {
         let from = match settlement {
             SettlementTarget::Producer { attachment, .. } => self.attachments.producer(attachment),
@@ -446,7 +449,7 @@ impl Router {
             complete: true,
             queued: 1,
             refs: 1,
-            untaken: u32::from(from.is_some()),
+            awaited_readers: u32::from(from.is_some()),
             since_ms: self.now_ms,
             charged: 0,
             readers: Vec::new(),
@@ -454,12 +457,12 @@ impl Router {
         self.direct.messages.insert(message)
     }
 
-    /// The first part of a long delivery has returned: the delivery waits again, with that part
+    /// The first part of a partial delivery was refused: the delivery waits again, with that part
     /// before later ones.
-    fn unbegin(&mut self, key: Key, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
+    fn undo_begin(&mut self, key: Key, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         consumer.unconfirmed = false;
-        // If it was aborted in the meantime, there is no settlement target.
+        // An aborted delivery has no settlement target.
         let outgoing = std::mem::replace(&mut consumer.outgoing, Outgoing::Nothing);
         let Outgoing::Message { message: back, .. } = outgoing else { return };
         if let Some(token) = delivery.token {
@@ -473,15 +476,15 @@ impl Router {
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
         match state.treatment {
-            Treatment::Multicast(_) => self.unbegin_copy(key, back, links),
-            Treatment::Anycast(_) => self.unbegin_to_one(key, back, address, links),
+            Treatment::Multicast(_) => self.requeue_partial_copy(key, back, links),
+            Treatment::Anycast(_) => self.requeue_partial(key, back, address, links),
             Treatment::Queue(_) | Treatment::Topic(_) | Treatment::Stream(_) | Treatment::Closed => {
-                debug_assert!(false, "its messages have one part");
+                debug_assert!(false, "stored messages are dispatched whole");
             }
         }
     }
 
-    /// A consumer of another shard has taken the first part of a long delivery: the others may
+    /// A consumer of another shard has taken the first part of a partial delivery: later parts may
     /// follow.
     pub fn begun(&mut self, attachment: AttachmentId, links: &mut impl Links) {
         let Some(key) = self.attachments.consumer(attachment) else { return };
@@ -491,7 +494,8 @@ impl Router {
     }
 }
 
-/// Discards the bytes before `offset`: all of them at once, or once copying the rest is worth it.
+/// Discards the bytes before `offset` if these are all bytes, or more than half of them: then
+/// copying the rest is worth it.
 fn trim(message: &mut Message, offset: u64) {
     let passed = (offset - message.base()) as usize;
     if passed == message.bytes.len() {
@@ -521,7 +525,7 @@ mod tests {
         let mut message = Message::begun(key, key, SettlementTarget::Nothing, &head);
         message.bytes = (0..100).collect();
         trim(&mut message, 50);
-        assert_eq!(message.bytes.len(), 100, "half is not worth the copying");
+        assert_eq!(message.bytes.len(), 100, "half of the bytes are not worth a copy");
         trim(&mut message, 60);
         assert_eq!((message.base(), message.after(90)), (60, &[90, 91, 92, 93, 94, 95, 96, 97, 98, 99][..]));
         trim(&mut message, 100);

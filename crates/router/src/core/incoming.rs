@@ -1,5 +1,5 @@
-//! Whole messages coming in, for addresses that store them: parts are put together, and the treatment
-//! of the address takes the message in. A refusal answers the producer.
+//! Incoming messages of stored addresses: collects the parts of a message, then passes the whole
+//! message to the treatment of the address. A refusal answers the producer.
 
 use enmasse_amqp::codec::envelope::{Envelope, envelope};
 use enmasse_amqp::types::{Error, Outcome, condition};
@@ -14,7 +14,7 @@ use super::received::{Account, share_used_up};
 use super::treatment::Treatment;
 use super::{Arrival, AttachmentId, Links, Router, TransactionId};
 
-/// The known facts of a message before its bytes are parsed.
+/// What is known of a message before its bytes are parsed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arriving {
     pub(super) settlement: SettlementTarget,
@@ -38,27 +38,27 @@ impl Arriving {
         read(self.message_format, body)
     }
 
-    /// It is a message of the standard's format and part of no transaction.
+    /// Whether it has the AMQP message format and is part of no transaction.
     #[inline]
-    pub(super) fn is_of_its_own(&self) -> bool {
+    pub(super) fn is_standard_and_untransacted(&self) -> bool {
         self.message_format == 0 && self.transaction.is_none()
     }
 }
 
-/// A message of which more parts are to come.
+/// An incomplete message.
 #[derive(Debug)]
 pub(super) struct Assembly {
     arriving: Arriving,
-    /// whose bytes these are
+    /// the account that its bytes are counted for
     account: Account,
     body: AssembledBody,
 }
 
 /// The bytes of a whole message.
 pub(super) enum WholeBody<'a> {
-    /// they came at once
+    /// received in one transfer
     Read(&'a [u8]),
-    /// they came in parts, and may be taken
+    /// received in parts; the buffer may be moved out
     Assembled(&'a mut AssembledBody),
 }
 
@@ -72,8 +72,8 @@ impl WholeBody<'_> {
     }
 }
 
-/// A duplicate of a message that is not committed, to be answered with it. The producer's window
-/// bounds them.
+/// A duplicate of an uncommitted message: it receives the outcome of its original. The producer's
+/// window bounds their number.
 #[derive(Debug)]
 pub(super) struct PendingDuplicate {
     pub(super) producer: Key,
@@ -81,9 +81,9 @@ pub(super) struct PendingDuplicate {
 }
 
 impl Router {
-    /// Like [`Router::deliver`], for a delivery within a transaction (4.4.1); any of its transfers
-    /// may name it. It is held until the discharge. Direct addresses refuse postings. Every refusal
-    /// leaves the transaction rollback-only.
+    /// Like [`Router::deliver`], for a delivery within a transaction (4.4.1). Any of its transfers
+    /// may name the transaction. The message is held until the discharge. Direct addresses refuse
+    /// postings. Every refusal makes the transaction rollback-only.
     pub fn post_delivery(
         &mut self,
         attachment: AttachmentId,
@@ -106,9 +106,11 @@ impl Router {
             assembly.arriving.transaction.get_or_insert(transaction);
         } else if !arrival.aborted {
             match producer.incoming {
-                Incoming::Message(message) => return self.call_off(from, message, transaction, &arrival, links),
+                Incoming::Message(message) => {
+                    return self.reject_late_posting(from, message, transaction, &arrival, links);
+                }
                 Incoming::Discarded => {
-                    let what = "a message of it was refused before its last transfer";
+                    let what = "a message of the transaction was refused before its last transfer";
                     self.mark_rollback_only(Some(transaction), &Error::new(condition::PRECONDITION_FAILED, what));
                 }
                 Incoming::Nothing | Incoming::Assembly => {}
@@ -117,7 +119,7 @@ impl Router {
         self.deliver(attachment, arrival, links);
     }
 
-    /// The address of a posting was deleted while the posting was under way.
+    /// Releases a posting whose address was deleted.
     #[cold]
     fn post_deleted(
         &mut self,
@@ -132,9 +134,9 @@ impl Router {
         self.release_arrival(attachment, arrival, Some(transaction), links);
     }
 
-    /// A delivery to a direct address, of which consumers have the first transfers, turns out to be
-    /// a posting.
-    fn call_off(
+    /// Rejects a delivery to a direct address that a later transfer assigns to a transaction, after
+    /// consumers have received its first parts.
+    fn reject_late_posting(
         &mut self,
         from: Key,
         message: Key,
@@ -177,7 +179,7 @@ impl Router {
         Arriving { settlement, message_format, transaction: None }
     }
 
-    /// A delivery begins for an address that takes whole messages.
+    /// Begins a delivery to a stored address, which receives whole messages.
     pub(super) fn deliver_whole(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let transaction = self.producers[from].transaction.take();
         if transaction.is_none() {
@@ -193,21 +195,21 @@ impl Router {
                 links,
             );
         }
-        self.take_in(from, &arriving, WholeBody::Read(arrival.payload), links);
+        self.receive_whole(from, &arriving, WholeBody::Read(arrival.payload), links);
     }
 
-    /// A producer sends in a transaction now, or no more. One that waited for room in a full queue
-    /// could never discharge the transaction that makes the room.
+    /// Notes whether a producer sends within a transaction. Such a producer is not held back by a
+    /// full queue: it could then never discharge the transaction that makes room.
     #[inline]
-    fn note_posting(&mut self, from: Key, posts: bool, links: &mut impl Links) {
+    fn note_posting(&mut self, from: Key, in_transaction: bool, links: &mut impl Links) {
         let producer = &mut self.producers[from];
-        if std::mem::replace(&mut producer.posts, posts) != posts {
+        if std::mem::replace(&mut producer.in_transaction, in_transaction) != in_transaction {
             let bytes = producer.waiting_bytes;
             self.update_producer_back_pressure(from, bytes, links);
         }
     }
 
-    /// A later part of one.
+    /// Processes a later part of a message.
     pub(super) fn assemble(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let Some(assembly) = self.take_assembly(from) else { return };
         if arrival.aborted {
@@ -216,7 +218,7 @@ impl Router {
         self.gather(from, *assembly, arrival, links);
     }
 
-    /// The received parts of a message, and the next one.
+    /// Adds a part to the received parts of a message.
     fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
         let bytes = assembly.body.body().len() + arrival.payload.len();
         let address = &self.addresses[self.producers[from].address];
@@ -241,11 +243,11 @@ impl Router {
             self.producers[from].assembly = Some(Box::new(assembly));
         } else {
             let Assembly { arriving, body, .. } = &mut assembly;
-            self.take_in(from, arriving, WholeBody::Assembled(body), links);
+            self.receive_whole(from, arriving, WholeBody::Assembled(body), links);
         }
     }
 
-    /// Takes the received parts of a message from its producer.
+    /// Removes the received parts of an incomplete message from its producer.
     pub(super) fn take_assembly(&mut self, from: Key) -> Option<Box<Assembly>> {
         let producer = self.producers.get_mut(from)?;
         let assembly = producer.assembly.take()?;
@@ -253,15 +255,15 @@ impl Router {
         Some(assembly)
     }
 
-    /// The address `at` is deleted before the last transfer of a message: the message is released.
+    /// Releases an incomplete message because the address `at` is deleted.
     pub(super) fn release_assembly(&mut self, at: Key, assembly: &Assembly, links: &mut impl Links) {
         let Arriving { settlement, transaction, .. } = assembly.arriving;
         self.mark_rollback_only(transaction, &address_deleted());
         self.answer_posting(settlement, at, transaction, &Outcome::Released, links);
     }
 
-    /// The link of a partial delivery is over. A posting that will never be complete is missing
-    /// from its transaction.
+    /// Drops the received parts of a producer whose link ended. An incomplete posting makes its
+    /// transaction rollback-only.
     pub(super) fn drop_assembly(&mut self, from: Key) {
         if let Some(assembly) = self.take_assembly(from) {
             let what = "a link ended before the last transfer of a message";
@@ -270,14 +272,14 @@ impl Router {
         }
     }
 
-    /// The producers at an address that wait for the outcome of an uncommitted original of their
-    /// duplicates.
-    pub(super) fn pending_duplicates_of(&mut self, at: Key) -> Vec<SettlementTarget> {
+    /// Removes and returns the settlement targets at an address that wait for uncommitted messages:
+    /// those of pending duplicates, at a stream also those of its messages.
+    pub(super) fn take_waiting_settlements(&mut self, at: Key) -> Vec<SettlementTarget> {
         let address = &mut self.addresses[at];
         match &mut address.treatment {
             Treatment::Queue(queue) => queue.take_pending_duplicates().map(|duplicate| duplicate.settlement).collect(),
             Treatment::Stream(stream) => {
-                stream.uncount_waiting(address.account, &mut self.received);
+                stream.release_waiting_bytes(address.account, &mut self.received);
                 stream.take_settlements()
             }
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => Vec::new(),
@@ -285,7 +287,7 @@ impl Router {
     }
 
     /// Refuses a message, and all later ones of a numbered producer until its link attaches again.
-    /// If the message is a posting its transaction can only be rolled back.
+    /// A refused posting makes its transaction rollback-only.
     pub(super) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
         let (at, was_halted) = (self.producers[from].address, self.producers[from].halted);
         self.halt_numbered(from);
@@ -298,24 +300,24 @@ impl Router {
         self.taken(from, 1);
     }
 
-    /// A whole message for its producer's address.
-    fn take_in(&mut self, from: Key, arriving: &Arriving, whole: WholeBody<'_>, links: &mut impl Links) {
+    /// Passes a whole message to the treatment of its address.
+    fn receive_whole(&mut self, from: Key, arriving: &Arriving, whole: WholeBody<'_>, links: &mut impl Links) {
         let body = whole.bytes();
         if self.producers[from].halted {
             let what = "an earlier message of this numbered producer was rejected: attach the link again";
             return self.refuse(from, arriving, Error::new(condition::PRECONDITION_FAILED, what), links);
         }
         match self.addresses[self.producers[from].address].treatment {
-            Treatment::Queue(_) => self.take_into_queue(from, arriving, whole, links),
-            Treatment::Topic(_) => self.take_into_topic(from, arriving, body, links),
-            Treatment::Stream(_) => self.take_into_stream(from, arriving, body, links),
+            Treatment::Queue(_) => self.receive_into_queue(from, arriving, whole, links),
+            Treatment::Topic(_) => self.receive_into_topic(from, arriving, body, links),
+            Treatment::Stream(_) => self.receive_into_stream(from, arriving, body, links),
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Closed => {
-                debug_assert!(false, "it takes no whole messages");
+                debug_assert!(false, "only stored addresses receive whole messages");
             }
         }
     }
 
-    /// A message is committed or refused, and with it those that repeat it.
+    /// Answers the pending duplicates of a message that is committed or refused.
     pub(super) fn answer_pending_duplicates(
         &mut self,
         at: Key,
@@ -329,7 +331,7 @@ impl Router {
         }
     }
 
-    /// A duplicate is answered with its original.
+    /// Answers one pending duplicate with the outcome of its original.
     pub(super) fn answer_pending_duplicate(
         &mut self,
         at: Key,
@@ -344,7 +346,7 @@ impl Router {
         self.answer(pending_duplicate.settlement, at, outcome, links);
     }
 
-    /// A message takes up its producer's window until the log has it.
+    /// A message occupies its producer's window until the journal has stored it.
     pub(super) fn take_window(&mut self, from: Key, bytes: usize, links: &mut impl Links) {
         let producer = &mut self.producers[from];
         producer.waiting += 1;
@@ -353,8 +355,8 @@ impl Router {
         self.update_producer_back_pressure(from, waiting, links);
     }
 
-    /// The facts in the envelope of a message, except for its id, which is read only where
-    /// duplicates are detected.
+    /// The properties of a message that its envelope contains, except for its id, which is read
+    /// only where duplicates are detected.
     #[inline]
     pub(super) fn head_of_envelope(&self, envelope: &Envelope<'_>, bytes: usize, producer: Option<&str>) -> Head {
         let due = envelope.delivery_time_ms.and_then(|at| u64::try_from(at).ok());
@@ -379,7 +381,7 @@ impl Router {
     }
 }
 
-/// Why a posting has no address any more.
+/// The error of a posting whose address was deleted.
 pub(super) fn address_deleted() -> Error {
     Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted")
 }

@@ -1,4 +1,4 @@
-//! Links that come and go, and addresses that are deleted.
+//! Attach and detach of links, and deletion of addresses.
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Router {
-    /// A link attaches to an address, which is created on first use: [`Links::attached`] confirms
+    /// Attaches a link to an address, which is created on first use. [`Links::attached`] confirms
     /// it. The previous occupant of the attachment's slot is detached.
     pub fn attach(
         &mut self,
@@ -77,7 +77,7 @@ impl Router {
         let address = &mut self.addresses[at];
         let filters = address.consumers.iter().filter_map(|key| self.consumers[*key].filter.as_ref());
         producer.matching = filters.filter(|filter| producer.passes(filter)).count() as u32;
-        // Its list of consumers is as old as can be.
+        // The previous epoch forces the first message to build the audience.
         producer.audience_epoch = address.epoch.wrapping_sub(1);
         let admitted = address.treatment.attach_producer(address.producers.len());
         producer.counted = admitted == Ok(true);
@@ -125,14 +125,14 @@ impl Router {
         }
     }
 
-    /// The address has no place for a link.
+    /// Refuses a link, and detaches it.
     pub(super) fn refuse_attachment(&mut self, attachment: AttachmentId, refused: Error, links: &mut impl Links) {
         self.detach(attachment, links);
         links.attached(attachment, Err(refused));
     }
 
-    /// A consumer attached (`change` is 1) or detached (-1): producers that now have their first
-    /// one, or none any more, are notified.
+    /// A consumer attached (`change` is 1) or detached (-1): notifies the producers that got their
+    /// first consumer or lost their last one.
     fn audience_changed(&mut self, at: Key, filter: Option<&Filter>, change: i32, links: &mut impl Links) {
         let address = &mut self.addresses[at];
         let before = address.unfiltered;
@@ -155,28 +155,28 @@ impl Router {
         }
     }
 
-    /// As [`Router::depart`], of a link that holds nothing or is ended by the node.
+    /// As [`Router::depart`], for a link without unsettled deliveries or one that the node ends.
     pub fn detach(&mut self, attachment: AttachmentId, links: &mut impl Links) {
         self.depart(attachment, Ending::ByNode, links);
     }
 
-    /// A link goes. A producer's delivery in progress is aborted; its waiting messages are still
-    /// delivered, and their outcomes are dropped. A consumer's unsettled deliveries are returned
-    /// first ([`Router::relinquish`]), but for those of a link that can be resumed, which are kept
+    /// Ends a link. A producer's incomplete delivery is aborted; its waiting messages are still
+    /// delivered, and their outcomes are dropped. The caller first returns a consumer's unsettled
+    /// deliveries ([`Router::relinquish`]), except for those of a resumable link, which are kept
     /// for it.
     pub fn depart(&mut self, attachment: AttachmentId, ending: Ending, links: &mut impl Links) {
         match self.attachments.get(attachment) {
             Occupant::Producer(key) => {
-                self.leave_sender(key, false);
+                self.suspend_sender(key, false);
                 self.detach_producer(key, links);
             }
             Occupant::Consumer(key) => {
                 let at = self.consumers[key].address;
                 self.suspend(key, ending, links);
                 self.detach_consumer(key, links);
-                self.end_with_links(at, false, links);
+                self.end_link_scoped(at, false, links);
             }
-            Occupant::Vacant | Occupant::Left(_) => {}
+            Occupant::Vacant | Occupant::Detached(_) => {}
         }
     }
 
@@ -185,13 +185,13 @@ impl Router {
     pub fn unsubscribe(&mut self, attachment: AttachmentId, links: &mut impl Links) {
         let at = self.attachments.consumer(attachment).map(|key| self.consumers[key].address);
         match self.attachments.get(attachment) {
-            Occupant::Producer(key) => self.leave_sender(key, true),
+            Occupant::Producer(key) => self.suspend_sender(key, true),
             Occupant::Consumer(key) => self.release_resumable(key, links),
-            Occupant::Vacant | Occupant::Left(_) => {}
+            Occupant::Vacant | Occupant::Detached(_) => {}
         }
         self.depart(attachment, Ending::ByClient, links);
         if let Some(at) = at {
-            self.end_with_links(at, true, links);
+            self.end_link_scoped(at, true, links);
         }
     }
 
@@ -209,8 +209,8 @@ impl Router {
         if let Some(moved) = address.producers.get(producer.place) {
             self.producers[*moved].place = producer.place;
         }
-        self.attachments.set(producer.attachment, Occupant::Left(address.declared.key));
-        // An anonymous link stays, and its window is shared by all its attachments.
+        self.attachments.set(producer.attachment, Occupant::Detached(address.declared.key));
+        // The anonymous link itself remains, and all its attachments share its window.
         if producer.anonymous
             && let Ok(count @ 1..) = u32::try_from(i64::from(producer.taken) + i64::from(producer.waiting))
         {
@@ -235,7 +235,7 @@ impl Router {
         if let Some(moved) = address.consumers.get(place) {
             self.consumers[*moved].place = place;
         }
-        self.attachments.set(attachment, Occupant::Left(address.declared.key));
+        self.attachments.set(attachment, Occupant::Detached(address.declared.key));
         self.abandon_delivery(key, links);
         while let Some(message) = self.consumers[key].backlog.pop_front() {
             self.skip_copy(key, message, links);
@@ -250,22 +250,22 @@ impl Router {
         self.audience_changed(at, filter.as_ref(), -1, links);
     }
 
-    /// The consumer goes in the middle of a delivery. One with a token is answered when that is
-    /// reported.
+    /// Ends the incomplete delivery of a consumer that detaches. A delivery with a token is
+    /// answered when its outcome is reported.
     fn abandon_delivery(&mut self, key: Key, links: &mut impl Links) {
         let Outgoing::Message { message, token, .. } = self.consumers[key].outgoing else { return };
         let state = &mut self.direct.messages[message];
         state.forget_reader(key);
         let address = state.address;
         if token.is_none() {
-            self.lose(SettlementTarget::Nothing, address, links);
+            self.drop_copy(SettlementTarget::Nothing, address, links);
         }
         self.unread(message, links);
         self.unref(message, links);
     }
 
-    /// The address is deleted: waiting and held messages are released, all its attachments are
-    /// detached and closed with `error`. A producer's delivery that comes later is released.
+    /// Deletes an address. Waiting and unsettled messages are released, and all its attachments are
+    /// detached and closed with `error`. Later deliveries of its producers are released.
     pub fn delete_address(&mut self, key: AddressKey, error: &Error, links: &mut impl Links) {
         let Some(at) = self.by_key.get(&key).copied() else { return };
         self.end_subscriptions(at, error, links);
@@ -278,7 +278,8 @@ impl Router {
                 let Address { declared, account, .. } = &self.addresses[at];
                 stream.clear(declared.key, *account, (&mut self.schedule, &mut self.received, &mut self.storage));
             }
-            // A topic has no messages; those of a direct address wait for their consumers.
+            // A topic has no messages of its own. Those of a direct address are released with its
+            // consumers.
             direct => self.addresses[at].treatment = direct,
         }
         let address = &self.addresses[at];
@@ -287,7 +288,7 @@ impl Router {
         let producers: Vec<AttachmentId> =
             address.producers.iter().map(|key| self.producers[*key].attachment).collect();
         for key in &address.consumers {
-            // Nothing new is dispatched while the rest is answered.
+            // Releasing a delivery must not dispatch another one.
             self.consumers[*key].blocked = true;
         }
         self.release_unsettled(at, links);
@@ -299,7 +300,7 @@ impl Router {
         self.addresses.remove(at);
     }
 
-    /// Waiting messages of anonymous links are released: those links stay, and would get no other
+    /// Releases the waiting messages of anonymous links. Those links remain, and would get no other
     /// answer.
     fn release_anonymous(&mut self, at: Key, links: &mut impl Links) {
         let producers = self.addresses[at].producers.iter().copied();
@@ -308,7 +309,7 @@ impl Router {
             return;
         }
         let mut settlement = self.storage.journal.take_settlements(at);
-        settlement.extend(self.pending_duplicates_of(at));
+        settlement.extend(self.take_waiting_settlements(at));
         for from in anonymous {
             if let Some(assembly) = self.take_assembly(from) {
                 self.release_assembly(at, &assembly, links);
@@ -331,7 +332,7 @@ impl Router {
         let mine = self.pending.iter().filter(|(_, pending)| pending.address == at);
         let tokens: Vec<u64> = mine.map(|(key, _)| token_of(self.shard, key)).collect();
         for token in tokens {
-            // There is nothing left that a transaction could decide about.
+            // The message is deleted, so a transaction cannot decide about it any more.
             if let Some(pending) = self.pending.get_mut(Key::unpack(token)) {
                 pending.retiring = Retiring::No;
             }

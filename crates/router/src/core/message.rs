@@ -1,4 +1,4 @@
-//! Messages that wait, or that arrive in parts: copied once, shared by all their readers.
+//! Waiting and partial messages: copied once, shared by all their readers.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -8,67 +8,67 @@ use enmasse_journal::queue::Seq;
 use super::arena::{Arena, Key};
 use super::{Arrival, AttachmentId};
 
-/// Buffers of this size and less are kept for the next message, so that a message that waits costs
-/// no allocation.
+/// Buffers up to this size are recycled, so that a waiting message costs no allocation.
 const SPARE_BYTES: usize = 4096;
-/// Most buffers kept: with the bound above, 4 MiB a shard.
+/// Bound of recycled buffers: 4 MiB a shard with the bound above.
 const SPARE_COUNT: usize = 1024;
-/// A queue that has grown beyond this gives its memory back when it is empty.
+/// A backlog with more capacity than this releases its memory when it is empty.
 const QUEUE_KEPT: usize = 256;
 
 /// The delivery that receives the outcome of one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SettlementTarget {
-    /// it came settled
+    /// none: the delivery was sent settled
     Nothing,
     /// its producer
     Producer { attachment: AttachmentId, delivery_id: u32 },
     /// its producer, once all copies are answered
     Join(Key),
-    /// its producer, which does not wait for this copy: its consumer is overdue
+    /// its producer, which does not wait for this copy because its consumer is overdue
     Optional(Key),
-    /// the queue it was taken from
+    /// the queue that dispatched it
     Queue(Seq),
     /// none: the queue keeps the browsed message
     Browsed(Seq),
-    /// none: its producer has a provisional outcome, and its transaction is answered
+    /// none: its producer has a provisional outcome, and the discharge answers its transaction
     Posted,
     /// an operation of an administrator, for a message of this many bytes
     Operation { id: u32, bytes: u32 },
 }
 
-/// A message that waits for consumers, or of which more parts are to come.
+/// A message that waits for consumers or is incomplete.
 #[derive(Debug)]
 pub(super) struct Message {
-    /// the producer whose window it occupies; it may have gone
+    /// the producer whose window it occupies; may be detached
     pub(super) producer: Key,
     pub(super) address: Key,
     pub(super) settlement: SettlementTarget,
     pub(super) message_format: u32,
-    /// the end of the received bytes; complete while a reader has yet to begin
+    /// the last received bytes; all of them while a reader has not begun
     pub(super) bytes: Vec<u8>,
-    /// bytes that have come
+    /// bytes received so far
     pub(super) end: u64,
-    /// nothing more is to come
+    /// all parts are received
     pub(super) complete: bool,
-    /// queues it is in
+    /// backlogs that contain it
     pub(super) queued: u32,
-    /// queues it is in, consumers in the middle of it, and its producer until it is complete
+    /// references: backlogs that contain it, consumers that are receiving it, and its producer
+    /// until it is complete
     pub(super) refs: u32,
-    /// consumers that have yet to begin before its producer's window moves on; 0: it has
-    pub(super) untaken: u32,
+    /// consumers that must begin before it leaves its producer's window; 0: it has left
+    pub(super) awaited_readers: u32,
     /// multicast, once it is complete: since when it has been waiting, milliseconds since 1970
     pub(super) since_ms: u64,
     /// bytes counted as waiting for its producer
     pub(super) charged: usize,
-    /// of a partial delivery: the consumers that have received a part, with multicast also those it
-    /// waits for
+    /// of a partial delivery: the consumers that have received a part; at multicast addresses also
+    /// those whose backlog contains it
     pub(super) readers: Vec<Key>,
 }
 
 impl Message {
-    /// A message whose first part, or all, is `arrival`, without its bytes: referenced by its
-    /// producer if more parts follow.
+    /// A message that begins with `arrival`, without its bytes. Its producer holds a reference if
+    /// more parts follow.
     pub(super) fn begun(producer: Key, address: Key, settlement: SettlementTarget, arrival: &Arrival<'_>) -> Self {
         Self {
             producer,
@@ -80,14 +80,14 @@ impl Message {
             complete: !arrival.more,
             queued: 0,
             refs: u32::from(arrival.more),
-            untaken: 0,
+            awaited_readers: 0,
             since_ms: 0,
             charged: 0,
             readers: Vec::new(),
         }
     }
 
-    /// Where in the delivery `bytes` begins.
+    /// The offset of `bytes` in the delivery.
     pub(super) fn base(&self) -> u64 {
         self.end - self.bytes.len() as u64
     }
@@ -97,7 +97,7 @@ impl Message {
         &self.bytes[(offset - self.base()) as usize..]
     }
 
-    /// It has no readers and is in no queue.
+    /// Whether it has no readers and is in no backlog.
     pub(super) fn unread(&self) -> bool {
         self.queued == 0 && self.readers.is_empty()
     }
@@ -109,7 +109,7 @@ impl Message {
     }
 }
 
-/// All messages of a router, and buffers to be used again.
+/// All messages of a router, and recycled buffers.
 #[derive(Debug)]
 pub(super) struct Messages {
     arena: Arena<Message>,
@@ -132,7 +132,7 @@ impl Messages {
         self.arena.insert(message)
     }
 
-    /// Forgets a message and keeps its buffer if it is a small one.
+    /// Removes a message and recycles its buffer if that is small.
     pub(super) fn remove(&mut self, key: Key) {
         let Some(message) = self.arena.remove(key) else { return };
         let mut buffer = message.bytes;
@@ -157,12 +157,12 @@ impl DerefMut for Messages {
     }
 }
 
-/// Messages in the order they are to leave in.
+/// Messages in the order of their dispatch.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     items: VecDeque<Key>,
-    /// how many at the front returned from a consumer that had no room: the next to return goes
-    /// behind them
+    /// number of messages at the front that a consumer refused: the next one to return goes behind
+    /// them
     returned: usize,
 }
 
@@ -187,15 +187,14 @@ impl Backlog {
         self.items.push_back(message);
     }
 
-    /// Puts a message in that had left: before all that never did, behind those that returned
-    /// before it.
+    /// Inserts a message that returned: behind those that returned before it, ahead of all others.
     pub(super) fn push_returned(&mut self, message: Key) {
         self.items.insert(self.returned, message);
         self.returned += 1;
     }
 
-    /// Returned messages stay where they are: one that returns later left after them, so it goes
-    /// before them.
+    /// Messages that return from now on go ahead of those that returned before, because they were
+    /// taken from the front.
     pub(super) fn close_returned(&mut self) {
         self.returned = 0;
     }
@@ -207,7 +206,7 @@ impl Backlog {
         message
     }
 
-    /// Takes a message out of the middle; whether it was there.
+    /// Removes a message; returns whether it was present.
     pub(super) fn remove(&mut self, message: Key) -> bool {
         // Removed messages are still being received, so they are near the end.
         let Some(at) = self.items.iter().rposition(|item| *item == message) else { return false };

@@ -1,9 +1,9 @@
 //! The router proper: the addresses that live on one shard, and every decision about them.
 //!
-//! Links come in as attachments ([`Router::attach`]), messages as arrivals ([`Router::deliver`]),
-//! consumers' answers as credit and outcomes; the results go out through [`Links`]. No I/O, no
-//! clock, no threads: the owner calls it, and the same calls with the same seed give the same
-//! answers. `docs/contracts.md` 7 states its guarantees.
+//! Inputs: links as attachments ([`Router::attach`]), messages as arrivals ([`Router::deliver`]),
+//! credit and outcomes of consumers. Results leave through [`Links`]. The router has no I/O, no
+//! clock and no threads: its owner calls it, and equal calls with an equal seed give equal results.
+//! `docs/contracts.md` 7 states its guarantees.
 
 mod address;
 mod anycast;
@@ -67,10 +67,11 @@ pub use stream::{Start, Stream};
 pub use topic::{OpenTopic, Subscribing, SubscriptionName};
 pub use transactions::{TRANSACTION_MESSAGES, TransactionId, rolled_back};
 
-/// Payload of one producer that may wait before it is held back; it continues at half of this.
+/// Payload bytes of one producer that may wait before the producer is held back. It continues at
+/// half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
 
-/// Stays for the same address, never used again for another.
+/// The identity of an address, never reused for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AddressKey(pub u32);
 
@@ -85,7 +86,7 @@ pub enum AddressKind {
     Queue,
     /// each message into every subscription, which is a queue
     Topic,
-    /// each message behind the one before, for any number of readers
+    /// each message appended to an ordered log, for any number of readers
     Stream,
 }
 
@@ -143,9 +144,9 @@ pub const fn home_of_token(token: u64) -> u16 {
 ///
 /// Results for links leave through [`Links`], within the call that causes them.
 ///
-/// Everything is found by index: an attachment leads to its producer or consumer, those to their
-/// address, a token to the copy it stands for. A message that finds a consumer with room is not
-/// copied here and allocates nothing.
+/// Every look-up is by index: an attachment leads to its producer or consumer, these to their
+/// address, and a token to the copy that it identifies. A message that finds a consumer with room
+/// is not copied here and allocates nothing.
 #[derive(Debug)]
 pub struct Router {
     shard: u16,
@@ -163,7 +164,7 @@ pub struct Router {
     /// turns so far
     turns: u64,
     schedule: Schedule,
-    /// messages that were received and are not stored yet
+    /// received bytes that are not stored yet
     received: Received,
     storage: Storage,
     diversions: Diversions,
@@ -174,17 +175,17 @@ pub struct Router {
     transactions: Transactions,
 }
 
-/// Messages that wait at direct addresses, and outcomes of copies.
+/// Waiting messages of direct addresses, and the outcomes of their copies.
 #[derive(Debug)]
 struct Direct {
     messages: Messages,
     joins: Arena<Join>,
-    /// how long producers wait for a multicast consumer's outcome while another has answered,
-    /// milliseconds
+    /// how long producers wait for a multicast consumer's outcome after another consumer has
+    /// answered, milliseconds
     settle_timeout_ms: u64,
 }
 
-/// Lists used within one call, kept for their memory.
+/// Buffers used within one call and kept to avoid allocations.
 #[derive(Debug, Default)]
 struct Scratch {
     audience: Vec<Key>,
@@ -195,7 +196,8 @@ struct Scratch {
 }
 
 impl Router {
-    /// A router without addresses for shard `shard`; `seed` decides among equals.
+    /// A router without addresses for shard `shard`. `seed` determines the random choices among
+    /// equal consumers.
     #[must_use]
     pub fn new(shard: u16, seed: u64) -> Self {
         Self {
@@ -222,13 +224,13 @@ impl Router {
         }
     }
 
-    /// The node's bound of received bytes that are not stored yet; to be set before the first
-    /// address.
+    /// Sets the node's bound of received bytes that are not stored yet. Call it before the first
+    /// address is opened.
     pub fn set_receive_budget(&mut self, budget: Arc<ReceiveBudget>) {
         self.received = Received::new(budget);
     }
 
-    /// A delivery, or a part of one, has come from a producer.
+    /// Processes a delivery from a producer, or a part of one.
     #[inline]
     pub fn deliver(&mut self, attachment: AttachmentId, arrival: Arrival<'_>, links: &mut impl Links) {
         let Some(from) = self.attachments.producer(attachment) else {
@@ -258,8 +260,8 @@ impl Router {
         }
     }
 
-    /// A delivery that is void from the start, or one that begins within another: that one is void
-    /// then.
+    /// A first part that arrives while another delivery is incomplete: the incomplete one is
+    /// aborted. A first part that is itself aborted is dropped.
     #[cold]
     fn restart_delivery(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         self.abort_incoming(from, links);
@@ -270,7 +272,7 @@ impl Router {
         }
     }
 
-    /// The delivery that a producer is in the middle of is void.
+    /// Aborts the incomplete delivery of a producer.
     fn abort_incoming(&mut self, from: Key, links: &mut impl Links) {
         if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
             self.abort(message, links);
@@ -278,8 +280,8 @@ impl Router {
         self.take_assembly(from);
     }
 
-    /// A delivery that was on its way when its address was deleted; a posting if it names a
-    /// transaction.
+    /// Releases a delivery that arrives after its address was deleted. It is a posting if it names
+    /// a transaction.
     #[cold]
     fn release_arrival(
         &mut self,
@@ -288,7 +290,7 @@ impl Router {
         transaction: Option<TransactionId>,
         links: &mut impl Links,
     ) {
-        if arrival.first && matches!(self.attachments.get(attachment), Occupant::Left(_)) {
+        if arrival.first && matches!(self.attachments.get(attachment), Occupant::Detached(_)) {
             links.taken(attachment, 1);
             if arrival.settled || arrival.aborted {
                 return;
@@ -300,15 +302,15 @@ impl Router {
         }
     }
 
-    /// Messages that wait or are not complete, and unsettled copies that consumers hold: 0 when all
-    /// is done.
+    /// The number of waiting or incomplete messages and of unsettled copies. 0: no work is in
+    /// progress.
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.direct.messages.len() + self.pending.len() + self.direct.joins.len()
     }
 
-    /// The statistics of every address used here and not deleted. Those of a topic are also those
-    /// of its subscriptions that are not declared.
+    /// The statistics of every address that was used here and is not deleted. Those of a topic
+    /// include its undeclared subscriptions.
     pub fn stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
         self.sum(|key| self.stats_of(key), AddressStats::join).into_iter()
     }

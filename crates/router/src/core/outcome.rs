@@ -1,4 +1,4 @@
-//! Outcomes: from the consumers, by token, back to the producers.
+//! Outcomes: reported by consumers for a token, and passed to the producers.
 
 use enmasse_amqp::types::Outcome;
 
@@ -6,32 +6,33 @@ use super::arena::Key;
 use super::message::SettlementTarget;
 use super::{AddressKind, AttachmentId, Ending, Links, Router, Verdict, home_of_token};
 
-/// An unsettled copy that a consumer holds. Its key is the token.
+/// An unsettled delivery of a consumer. Its key is part of the token.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// it may have gone
+    /// may be detached
     pub(super) consumer: Key,
     pub(super) address: Key,
     pub(super) settlement: SettlementTarget,
     pub(super) retiring: Retiring,
 }
 
-/// Whether a copy was settled within a transaction that is open (4.4.2).
+/// Whether an outcome of the delivery is held in an open transaction (4.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retiring {
     No,
-    /// its consumer holds it again after a rollback
+    /// the consumer has not settled the delivery; a rollback leaves it with the consumer
     Held,
-    /// its consumer has let go of it, and this holds after a rollback
-    LetGo(Verdict),
+    /// the consumer has settled or lost the delivery; this is its result after a rollback
+    Relinquished(Verdict),
 }
 
 impl Retiring {
-    /// Its consumer has settled it within the transaction. Only stored addresses take part in any.
-    pub(super) const SETTLED: Self = Self::LetGo(Ending::RolledBack.verdict(AddressKind::Queue, false));
+    /// The consumer has settled it within the transaction. Only stored addresses take part in
+    /// transactions.
+    pub(super) const SETTLED: Self = Self::Relinquished(Ending::RolledBack.verdict(AddressKind::Queue, false));
 }
 
-/// The outcomes of the copies of one unsettled multicast message, on their way to becoming one.
+/// Joins the outcomes of the copies of one unsettled multicast message.
 #[derive(Debug)]
 pub(super) struct Join {
     attachment: AttachmentId,
@@ -42,7 +43,7 @@ pub(super) struct Join {
     optional: u32,
     /// a consumer has answered
     answered: bool,
-    /// of the answers so far the one that counts most
+    /// the outcome of highest precedence so far
     outcome: Outcome,
 }
 
@@ -51,8 +52,8 @@ impl Join {
         Self { attachment, delivery_id, required, optional, answered: false, outcome: Outcome::Released }
     }
 
-    /// The producer's outcome can be determined: an overdue consumer is waited for only while no
-    /// other has answered.
+    /// Whether the producer's outcome is determined. It waits for overdue consumers only while no
+    /// other consumer has answered.
     const fn is_decided(&self) -> bool {
         self.required == 0 && (self.answered || self.optional == 0)
     }
@@ -63,7 +64,7 @@ impl Join {
     }
 }
 
-/// Rejected if any rejected, else accepted if any accepted, else modified, else released.
+/// The precedence of an outcome: rejected, accepted, modified, released.
 const fn weight(outcome: &Outcome) -> u8 {
     match outcome {
         Outcome::Rejected(_) => 3,
@@ -73,15 +74,15 @@ const fn weight(outcome: &Outcome) -> u8 {
     }
 }
 
-/// An unsettled copy of a shard.
+/// The token of an unsettled delivery of a shard.
 #[inline]
 pub(super) const fn token_of(shard: u16, pending: Key) -> u64 {
     (shard as u64) << 48 | pending.pack()
 }
 
 impl Router {
-    /// A consumer has reported the outcome of a delivery. A token that is no longer open is
-    /// ignored; an outcome within an open transaction stands.
+    /// Applies the outcome of a delivery that a consumer has reported. A token that is no longer
+    /// open is ignored; an outcome that an open transaction holds is not replaced.
     #[inline]
     pub fn outcome(&mut self, token: u64, outcome: &Outcome, links: &mut impl Links) {
         let Some(pending) = self.close_token(token) else { return };
@@ -91,10 +92,9 @@ impl Router {
         }
     }
 
-    /// The link of a consumer ends, with deliveries for which it gave no outcome: `tokens`, in the
-    /// order of dispatch. `oldest`: the first of them is the oldest that its link holds. All links
-    /// that end together are stalled before the first of them gives anything back
-    /// ([`Router::stall`]).
+    /// Returns the unsettled deliveries `tokens` of a consumer whose link ends, in the order of
+    /// dispatch. `oldest`: the first of them is the oldest of its link. All links that end together
+    /// are stalled before the first of them returns deliveries ([`Router::stall`]).
     pub fn relinquish(&mut self, tokens: &[u64], ending: Ending, oldest: bool, links: &mut impl Links) {
         for (place, token) in tokens.iter().enumerate() {
             self.relinquish_one(*token, ending, oldest && place == 0, links);
@@ -108,14 +108,14 @@ impl Router {
         let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
         let verdict = ending.verdict(self.addresses[pending.address].declared.kind, oldest);
         if pending.retiring != Retiring::No {
-            // Its transaction decides first.
-            pending.retiring = Retiring::LetGo(verdict);
+            // The outcome of the transaction takes precedence.
+            pending.retiring = Retiring::Relinquished(verdict);
             return;
         }
         self.outcome(token, &verdict.outcome(), links);
     }
 
-    /// Ends the life of a token; `None` if it has ended, or a transaction has it.
+    /// Closes a token. `None`: it is closed already, or a transaction holds it.
     #[inline]
     pub(super) fn close_token(&mut self, token: u64) -> Option<Pending> {
         if home_of_token(token) != self.shard {
@@ -135,7 +135,7 @@ impl Router {
         Some(pending)
     }
 
-    /// One copy has found its end.
+    /// Passes the outcome of one copy to its settlement target.
     #[inline]
     pub(super) fn answer(
         &mut self,
@@ -160,7 +160,7 @@ impl Router {
         }
     }
 
-    /// A copy has been answered, or (`None`) will reach no consumer.
+    /// Joins the outcome of a copy; `None`: no consumer receives the copy.
     fn join(&mut self, settlement: SettlementTarget, address: Key, outcome: Option<&Outcome>, links: &mut impl Links) {
         let (SettlementTarget::Join(key) | SettlementTarget::Optional(key)) = settlement else { return };
         let Some(join) = self.direct.joins.get_mut(key) else { return };
@@ -177,7 +177,7 @@ impl Router {
         self.decide(key, address, links);
     }
 
-    /// The producer waits no longer for one copy of those it waited for: its consumer is overdue.
+    /// Makes a required copy optional because its consumer is overdue.
     pub(super) fn make_optional(&mut self, key: Key, address: Key, links: &mut impl Links) {
         let Some(join) = self.direct.joins.get_mut(key) else { return };
         join.required -= 1;
@@ -193,14 +193,14 @@ impl Router {
         }
     }
 
-    /// The message was withdrawn: the outcomes of its copies are dropped.
-    pub(super) fn forget_join(&mut self, settlement: SettlementTarget) {
+    /// Drops the outcomes of the copies of an aborted message.
+    pub(super) fn remove_join(&mut self, settlement: SettlementTarget) {
         if let SettlementTarget::Join(key) | SettlementTarget::Optional(key) = settlement {
             self.direct.joins.remove(key);
         }
     }
 
-    /// A producer that has gone receives nothing; the statistics count its outcome.
+    /// Settles a delivery of a producer. If the producer is detached, the outcome is only counted.
     #[inline]
     fn settle(
         &mut self,
@@ -227,8 +227,8 @@ impl Router {
         }
     }
 
-    /// One copy will reach no consumer.
-    pub(super) fn lose(&mut self, settlement: SettlementTarget, address: Key, links: &mut impl Links) {
+    /// Answers for a copy that no consumer receives.
+    pub(super) fn drop_copy(&mut self, settlement: SettlementTarget, address: Key, links: &mut impl Links) {
         if !matches!(settlement, SettlementTarget::Producer { .. }) {
             self.addresses[address].stats.dropped += 1;
         }

@@ -1,9 +1,10 @@
-//! Deliveries in parts: dispatched as they arrive, to consumers in the middle of them.
+//! Partial deliveries: each part is dispatched as it arrives, to consumers that are receiving the
+//! delivery.
 //!
-//! A consumer that has all earlier parts receives the next one straight from the producer (a
-//! consumer of another shard only after it took the first). As soon as one lags (it had no room, or
-//! has not begun), the parts it lacks are kept, once for all; a multicast consumer that lags by
-//! more than [`BACKLOG_BYTES`] is dropped from the message.
+//! A consumer that has all earlier parts receives the next one directly from the producer; a
+//! consumer of another shard only after it has taken the first part. As soon as one consumer lags
+//! (it had no room, or has not begun), the parts that it lacks are kept, once for all consumers. A
+//! multicast consumer that lags by more than [`BACKLOG_BYTES`] does not get the message.
 
 use super::address::{Incoming, Outgoing};
 use super::arena::Key;
@@ -11,7 +12,7 @@ use super::treatment::Treatment;
 use super::{Arrival, Delivery, Links, Router};
 
 impl Router {
-    /// A later part has come, or word that the delivery is void.
+    /// Processes a later part of a delivery, or its abort.
     pub(super) fn part(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let producer = &mut self.producers[from];
         let incoming = producer.incoming;
@@ -48,8 +49,8 @@ impl Router {
         self.scratch.readers = readers;
     }
 
-    /// Dispatches a part to the readers that have all earlier ones; they remain in `readers`. Keeps
-    /// it for the others.
+    /// Dispatches a part to the readers that have all earlier ones, and leaves only these in
+    /// `readers`. The part is kept for the other readers.
     fn dispatch_part(&mut self, key: Key, arrival: &Arrival<'_>, readers: &mut Vec<Key>, links: &mut impl Links) {
         let message = &mut self.direct.messages[key];
         let (address, message_format, start) = (message.address, message.message_format, message.end);
@@ -90,7 +91,7 @@ impl Router {
         }
     }
 
-    /// A consumer has room again: dispatches the parts it lacks of the delivery in progress.
+    /// Dispatches the missing parts of the delivery in progress to a consumer that has room again.
     pub(super) fn resume(&mut self, reader: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[reader];
         match consumer.outgoing {
@@ -123,7 +124,7 @@ impl Router {
         }
     }
 
-    /// A reader has all of a message.
+    /// Ends the delivery in progress of a reader that has all parts.
     fn finish(&mut self, reader: Key, key: Key, links: &mut impl Links) {
         let now_ms = self.now_ms;
         let consumer = &mut self.consumers[reader];
@@ -135,7 +136,7 @@ impl Router {
         self.unref(key, links);
     }
 
-    /// A consumer receives no more of the delivery in progress, whose outcome is known.
+    /// Aborts the delivery in progress of a consumer, because its outcome is known.
     pub(super) fn stop_reading(&mut self, reader: Key, links: &mut impl Links) {
         let Outgoing::Message { message, .. } = self.consumers[reader].outgoing else { return };
         self.consumers[reader].outgoing = Outgoing::Aborted;
@@ -146,7 +147,7 @@ impl Router {
         self.dispatch_backlog(reader, links);
     }
 
-    /// Notifies a consumer that its partial delivery is void.
+    /// Sends the abort of a partial delivery to its consumer.
     fn void(&mut self, reader: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[reader];
         if consumer.unconfirmed {
@@ -168,7 +169,7 @@ impl Router {
         }
     }
 
-    /// If an incomplete message has no readers, its rest is discarded as it arrives.
+    /// Discards the remaining parts of an incomplete message that has no readers.
     pub(super) fn unread(&mut self, key: Key, links: &mut impl Links) {
         let message = &self.direct.messages[key];
         if message.complete || !message.unread() {
@@ -180,7 +181,7 @@ impl Router {
         self.unref(key, links);
     }
 
-    /// The producer aborts a delivery: it needs no outcome.
+    /// Aborts a delivery for its producer, which needs no outcome.
     pub(super) fn abort(&mut self, key: Key, links: &mut impl Links) {
         let message = &mut self.direct.messages[key];
         let (address, settlement) = (message.address, message.settlement);
@@ -207,7 +208,7 @@ impl Router {
                 }
             }
         }
-        self.forget_join(settlement);
+        self.remove_join(settlement);
         self.forget(key, links);
         for reader in readers {
             self.dispatch_backlog(reader, links);

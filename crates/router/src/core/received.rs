@@ -1,14 +1,13 @@
-//! Received bytes that are not stored yet, and the bound of all of them on a node: decisions only,
-//! no I/O.
+//! Received bytes that are not stored yet, and their bound on a node. Decisions only, no I/O.
 //!
-//! A shard counts for each address space the bytes that are with the journal, and those of partial
-//! deliveries and open transactions; for itself it counts what waits for direct consumers. All
-//! shards of a node share one [`ReceiveBudget`]. A space may have as many bytes of either kind as
-//! the budget has left (Choudhury and Hahne, 1998): alone half of it, two spaces a third each.
-//! Producers of a space that has more with the journal are not read. A partial delivery or a
-//! posting beyond the share is refused: to stop reading would stop the transfers that complete it.
-//! All stored addresses of a space live on one shard, so that the count of the shard is that of the
-//! node.
+//! Each shard counts, per address space, the bytes in flight to the journal and those held by
+//! partial deliveries and open transactions; per shard it counts the bytes that wait for direct
+//! consumers. All shards of a node share one [`ReceiveBudget`]. A space may have as many bytes of
+//! either kind as the budget has left (Choudhury and Hahne, 1998): one space alone gets half of it,
+//! two spaces a third each. Connections of producers whose space exceeds its share in flight to the
+//! journal are not read. A partial delivery or posting beyond the share is refused, because pausing
+//! the reads would also stop the transfers that complete it. All stored addresses of a space live
+//! on one shard, so the shard's count is the node's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,12 +16,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use enmasse_amqp::types::{Error, condition};
 use slab::Slab;
 
-/// Bytes of either kind that every space may have, however little the budget has left.
+/// Bytes of either kind that every space may always have.
 pub const SPACE_BYTES_MIN: u64 = 1 << 20;
-/// The memory of a message, in addition to its body, until it is stored.
+/// Memory of a message in addition to its body, until it is stored.
 const MESSAGE_BYTES: u64 = 256;
 
-/// How many received bytes a node may hold, and how many it holds.
+/// The bound of received bytes of a node, and the bytes held now.
 #[derive(Debug)]
 pub struct ReceiveBudget {
     bytes: u64,
@@ -50,7 +49,7 @@ impl ReceiveBudget {
     }
 }
 
-/// The address space whose bytes are counted, on one shard.
+/// The account of an address space on one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Account(u32);
 
@@ -62,7 +61,7 @@ impl Account {
 #[derive(Debug)]
 struct Space {
     space: u32,
-    /// with the journal
+    /// in flight to the journal
     bytes: u64,
     /// in partial deliveries and open transactions
     held: u64,
@@ -70,30 +69,31 @@ struct Space {
     addresses: u32,
 }
 
-/// Why a part of a message or a posting is refused: its space may hold no more bytes of these.
+/// The error for a part of a message or a posting beyond the share of its space.
 pub(super) fn share_used_up() -> Error {
     let what = "the incomplete messages and open transactions of the address space hold its share of the memory \
                 for received messages: complete or discharge some, or send again later";
     Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
 }
 
-/// What one shard has received and not stored yet.
+/// The received bytes of one shard that are not stored yet.
 #[derive(Debug)]
 pub(super) struct Received {
     budget: Arc<ReceiveBudget>,
     spaces: Slab<Space>,
     accounts: HashMap<u32, Account>,
-    /// of all spaces
+    /// in flight to the journal, of all spaces
     journal_bytes: u64,
     /// in partial deliveries and open transactions of all spaces
     held_bytes: u64,
-    /// what waits for consumers at direct addresses
+    /// bytes that wait for consumers at direct addresses
     pub(super) waiting_bytes: u64,
-    /// the bytes last reported to the budget, and the shares of them with the journal and held
+    /// the bytes last reported to the budget, and which of them were in flight to the journal and
+    /// held
     reported: u64,
     journal_reported: u64,
     held_reported: u64,
-    /// what the budget had left then
+    /// what the budget had left at that time
     left: u64,
 }
 
@@ -114,7 +114,7 @@ impl Received {
         }
     }
 
-    /// One more address of a space lives here, until [`Received::close`].
+    /// Counts an address of a space, until [`Received::close`].
     pub(super) fn open(&mut self, space: u32) -> Account {
         let spaces = &mut self.spaces;
         let account = *self
@@ -125,7 +125,7 @@ impl Received {
         account
     }
 
-    /// An address is gone. Bytes of its that are with the journal still count.
+    /// Ends the count of a deleted address. Its bytes in flight to the journal still count.
     pub(super) fn close(&mut self, account: Account) {
         if let Some(space) = self.spaces.get_mut(account.0 as usize) {
             space.addresses -= 1;
@@ -141,7 +141,7 @@ impl Received {
         }
     }
 
-    /// Messages go to the journal.
+    /// Counts messages that are given to the journal.
     #[inline]
     pub(super) fn add(&mut self, account: Account, messages: usize, bytes: usize) {
         if let Some(space) = self.spaces.get_mut(account.0 as usize) {
@@ -151,7 +151,7 @@ impl Received {
         }
     }
 
-    /// Messages that were added have returned from the journal, stored or not.
+    /// Ends the count of messages that the journal has stored or refused.
     #[inline]
     pub(super) fn remove(&mut self, account: Account, messages: usize, bytes: usize) {
         if let Some(space) = self.spaces.get_mut(account.0 as usize) {
@@ -164,8 +164,8 @@ impl Received {
         }
     }
 
-    /// Whether a space has more bytes than it may have, so that a producer is not to be read; one
-    /// that `waits` is read again at half of that.
+    /// Whether a space exceeds its share, so that a producer must not be read. A producer that
+    /// `waits` is read again at half of the share.
     #[inline]
     pub(super) fn is_over(&self, account: Account, waits: bool) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return false };
@@ -173,20 +173,20 @@ impl Received {
         space.bytes > if waits { most / 2 } else { most }
     }
 
-    /// What the budget has left, less what this shard has taken since its last report.
+    /// What the budget has left, less what this shard has received since its last report.
     #[inline]
     fn left_now(&self) -> u64 {
         let reported = self.journal_reported + self.held_reported;
         self.left.saturating_add(reported).saturating_sub(self.journal_bytes + self.held_bytes)
     }
 
-    /// Whether a space may have this many bytes more in partial deliveries and transactions.
+    /// Whether a space may hold this many more bytes in partial deliveries and transactions.
     pub(super) fn may_hold(&self, account: Account, bytes: usize) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return true };
         space.held.saturating_add(bytes as u64) <= self.left_now().max(SPACE_BYTES_MIN)
     }
 
-    /// Bytes of a partial delivery or of a transaction have come.
+    /// Counts received bytes of a partial delivery or a transaction.
     pub(super) fn hold(&mut self, account: Account, bytes: usize) {
         self.held_bytes += bytes as u64;
         if let Some(space) = self.spaces.get_mut(account.0 as usize) {
@@ -194,7 +194,7 @@ impl Received {
         }
     }
 
-    /// Bytes that were held are no longer: the message is complete, or gone.
+    /// Ends the count of held bytes: the message is complete or dropped.
     pub(super) fn release(&mut self, account: Account, bytes: usize) {
         self.held_bytes -= bytes as u64;
         if let Some(space) = self.spaces.get_mut(account.0 as usize) {
@@ -205,7 +205,7 @@ impl Received {
         }
     }
 
-    /// The end of a turn: reports the bytes to the budget, and learns what it has left.
+    /// Reports the bytes to the budget at the end of a turn, and reads what it has left.
     pub(super) fn report(&mut self) {
         let held = self.journal_bytes + self.waiting_bytes + self.held_bytes;
         let change = held.wrapping_sub(self.reported);

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::AddressKey;
 use super::arena::Key;
 
-/// Which addresses, and which producers, the next turns process.
+/// The addresses and producers that the next turns process.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    /// when to process which address
+    /// timers of addresses
     timers: BTreeMap<(u64, AddressKey), Key>,
-    /// queues to process before the turn ends
+    /// queues to process before the end of this turn
     pub(super) dirty: Vec<Key>,
     /// addresses to continue with in the next turn
     pub(super) later: Vec<Key>,
@@ -20,12 +20,12 @@ pub(super) struct Schedule {
     pub(super) gathering: Vec<Key>,
     /// streams whose readers wait for memory
     pub(super) starving: Vec<Key>,
-    /// producers of which messages left their window since the last turn
+    /// producers with messages that left their window since the last turn
     pub(super) to_notify: Vec<Key>,
 }
 
 impl Schedule {
-    /// An address is to be processed at a time, in milliseconds since 1970.
+    /// Sets a timer for an address, in milliseconds since 1970.
     pub(super) fn set_timer(&mut self, at_ms: u64, address: AddressKey, at: Key) {
         self.timers.insert((at_ms, address), at);
     }
@@ -42,7 +42,7 @@ impl Schedule {
         }
     }
 
-    /// The address goes: its timer does not expire.
+    /// Removes the timer of an address, if it is set.
     pub(super) fn disarm(&mut self, armed: Option<u64>, address: AddressKey) {
         if let Some(armed) = armed {
             self.timers.remove(&(armed, address));
@@ -54,13 +54,13 @@ impl Schedule {
         self.timers.keys().next().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Takes the address whose timer expired first, if one has.
+    /// Removes and returns the address whose timer expired first, if any.
     pub(super) fn take_expired(&mut self, now_ms: u64) -> Option<Key> {
         let first = self.timers.first_entry().filter(|first| first.key().0 <= now_ms)?;
         Some(first.remove())
     }
 
-    /// An address has used up its share of a turn.
+    /// Postpones an address that used up its share of a turn.
     pub(super) fn continue_later(&mut self, at: Key) {
         if self.later.last() != Some(&at) {
             self.later.push(at);

@@ -1,5 +1,5 @@
-//! An address that is not in use is sealed before it is deleted: no link attaches to it any more.
-//! Whether a link comes first or the seal, its home decides.
+//! Sealing: an unused address accepts no link before its deletion. Its home decides the order of
+//! the seal and of a link that attaches.
 
 use enmasse_amqp::types::{Error, condition};
 
@@ -8,8 +8,8 @@ use super::attachment::Occupant;
 use super::{AddressKey, AttachmentId, Declared, Links, Router};
 
 impl Router {
-    /// Seals an address that has no messages, links, subscriptions or links that may be resumed,
-    /// and on which nothing is being done. Whether it is sealed now.
+    /// Seals an address without messages, links, subscriptions, resumable links and pending
+    /// operations. Returns whether it is sealed.
     pub fn seal_unused(&mut self, declared: Declared) -> bool {
         let at = self.address(declared);
         let sealed = !self.is_used(at);
@@ -17,7 +17,7 @@ impl Router {
         sealed
     }
 
-    /// Links may attach to an address again.
+    /// Allows links to attach to an address again.
     pub fn unseal(&mut self, key: AddressKey) {
         if let Some(at) = self.by_key.get(&key) {
             self.addresses[*at].sealed = false;
@@ -28,9 +28,9 @@ impl Router {
         self.addresses[at].sealed
     }
 
-    /// A link has come too late.
+    /// Refuses a link to a sealed address.
     pub(super) fn refuse_sealed(&mut self, attachment: AttachmentId, key: AddressKey, links: &mut impl Links) {
-        self.attachments.set(attachment, Occupant::Left(key));
+        self.attachments.set(attachment, Occupant::Detached(key));
         let what = "the address was not in use and is being deleted: attach again";
         links.attached(attachment, Err(Error::new(condition::RESOURCE_DELETED, what)));
     }
@@ -42,6 +42,6 @@ impl Router {
             || !address.consumers.is_empty()
             || address.treatment.is_used()
             || self.transactions.posts_to(key)
-            || self.operations.concern(key)
+            || self.operations.involves(key)
     }
 }

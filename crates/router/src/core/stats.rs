@@ -7,28 +7,28 @@ pub struct AddressStats {
     pub producers: u32,
     /// consumer attachments now
     pub consumers: u32,
-    /// copies dispatched to consumers, counted when they begin
+    /// copies dispatched to consumers, counted at their first part
     pub delivered: u64,
     /// bytes of payload dispatched to consumers
     pub bytes: u64,
-    /// unsettled messages by the outcome for their producer
+    /// messages with the outcome accepted for their producer
     pub accepted: u64,
-    /// as above
+    /// as above, rejected
     pub rejected: u64,
-    /// as above
+    /// as above, released
     pub released: u64,
-    /// as above
+    /// as above, modified
     pub modified: u64,
-    /// messages that came settled
+    /// messages that were sent settled
     pub presettled: u64,
-    /// copies that were dropped: settled ones without a consumer, and those of consumers past their
-    /// bound
+    /// dropped copies: settled ones without a consumer, and those beyond the bound of their
+    /// consumer
     pub dropped: u64,
-    /// stored messages that the disk has lost
+    /// stored messages whose records are damaged or missing
     pub damaged: u64,
-    /// messages waiting now; with multicast, copies
+    /// messages waiting now; copies at multicast addresses
     pub waiting: u64,
-    /// times a producer had to wait, its window used up or held back, because consumers did not
-    /// take
+    /// stalls of producers: their window was used up or they were held back because consumers did
+    /// not take messages
     pub credit_stalls: u64,
 }

@@ -1,9 +1,9 @@
-//! Treatments: what an address does with messages, each with the state that it needs.
+//! Treatments: how an address handles messages, each with its state.
 //!
 //! A new treatment is a module, and a line in each match on [`Treatment`]: those here, and those of
-//! [`Router`](super::Router) that pass a link, a delivery, an outcome or a timer on to the treatment
-//! of its address. Code of one treatment gets its state from the addresses
-//! ([`Arena::queue_mut`] and the like) and never asks which treatment it has.
+//! [`Router`](super::Router) that dispatch a link, a delivery, an outcome or a timer to the
+//! treatment of its address. The code of one treatment gets its state from the addresses
+//! ([`Arena::queue_mut`] and the like) and never tests which treatment it has.
 
 use enmasse_amqp::types::{Error, Fields, Value};
 use enmasse_journal::queue::{QueueStats, Refused};
@@ -30,8 +30,7 @@ pub(super) enum Treatment {
 }
 
 impl Treatment {
-    /// That of an address of which only the declaration is known: one that stores messages is
-    /// opened later.
+    /// The treatment of a declared address. One that stores messages is closed until it is opened.
     pub(super) fn new(kind: AddressKind) -> Self {
         match kind {
             AddressKind::Anycast => Self::Anycast(Anycast::default()),
@@ -40,8 +39,8 @@ impl Treatment {
         }
     }
 
-    /// A producer attaches, beside so many others, unless there are too many. Whether the treatment
-    /// counts it, until [`Treatment::detach_producer`].
+    /// Attaches a producer unless the bound is reached. `others`: producers attached already.
+    /// Returns whether the treatment counts the producer until [`Treatment::detach_producer`].
     pub(super) fn attach_producer(&mut self, others: usize) -> Result<bool, Error> {
         match self {
             Self::Queue(queue) => match queue.opened.messages.attach_producer() {
@@ -57,14 +56,16 @@ impl Treatment {
         }
     }
 
-    /// A producer that is counted detaches.
+    /// Detaches a counted producer.
     pub(super) fn detach_producer(&mut self) {
         match self {
             Self::Queue(queue) => queue.opened.messages.detach_producer(),
             Self::Stream(stream) => stream.detach_producer(),
-            // The counter went with the state of the address.
+            // The counter was dropped with the state of the address.
             Self::Closed => {}
-            Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) => debug_assert!(false, "it counts no producer"),
+            Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) => {
+                debug_assert!(false, "only queues and streams count producers")
+            }
         }
     }
 
@@ -76,7 +77,7 @@ impl Treatment {
         }
     }
 
-    /// Bytes that one message may have.
+    /// The bound of the bytes of one message.
     pub(super) fn message_bytes(&self) -> u32 {
         match self {
             Self::Queue(queue) => queue.opened.messages.settings().limits.message_bytes,
@@ -86,7 +87,7 @@ impl Treatment {
         }
     }
 
-    /// Messages into it or out of it may be work for the journal.
+    /// Whether its messages may need the journal.
     pub(super) fn is_on_disk(&self) -> bool {
         match self {
             Self::Queue(queue) => queue.is_on_disk(),
@@ -96,18 +97,18 @@ impl Treatment {
         }
     }
 
-    /// It keeps messages one by one, or its subscriptions do.
+    /// Whether it, or its subscriptions, store messages one by one.
     pub(super) const fn takes_messages(&self) -> bool {
         matches!(self, Self::Queue(_) | Self::Topic(_))
     }
 
-    /// It is a subscription that is not declared.
+    /// Whether it is an undeclared subscription.
     pub(super) fn is_undeclared(&self) -> bool {
         matches!(self, Self::Queue(queue) if queue.is_undeclared())
     }
 
-    /// Its producers are not read, regardless of their waiting bytes: all, or those that send
-    /// without its credit.
+    /// Whether its producers are held back regardless of their waiting bytes: all, or only the
+    /// anonymous ones, which send without its credit.
     pub(super) fn is_holding(&self, anonymous: bool) -> bool {
         match self {
             Self::Queue(queue) => anonymous && !queue.open && !queue.refuses_when_full(),
@@ -116,27 +117,27 @@ impl Treatment {
         }
     }
 
-    /// Whether its queue, or its stream, may have an undispatched message for a consumer.
+    /// Whether it may have an undispatched stored message for a consumer.
     pub(super) fn has_for(&self, consumer: &Consumer) -> bool {
         match self {
             Self::Queue(queue) => consumer.in_queue.is_some_and(|id| queue.has_for(id)),
             Self::Stream(stream) => {
-                consumer.credit > 0 && consumer.reading.as_ref().is_some_and(|reading| reading.has_more(stream))
+                consumer.credit > 0 && consumer.reading.as_ref().is_some_and(|reading| reading.has_unread(stream))
             }
             Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) | Self::Closed => false,
         }
     }
 
-    /// How many messages wait for any consumer.
+    /// Number of messages that wait for any consumer.
     pub(super) fn waiting(&self) -> usize {
         match self {
             Self::Anycast(anycast) => anycast.waiting.len(),
-            // Their messages wait for one consumer, or are counted by the queue.
+            // Their messages wait for a specific consumer, or are counted by the queue.
             Self::Multicast(_) | Self::Queue(_) | Self::Topic(_) | Self::Stream(_) | Self::Closed => 0,
         }
     }
 
-    /// It has something that would be lost if it were deleted, apart from links.
+    /// Whether its deletion would lose anything apart from links.
     pub(super) fn is_used(&self) -> bool {
         match self {
             Self::Queue(queue) => queue.is_used(),
@@ -146,7 +147,7 @@ impl Treatment {
         }
     }
 
-    /// The statistics of one that stores messages.
+    /// The statistics of a queue or a stream.
     pub(super) fn stored_stats(&self) -> Option<QueueStats> {
         match self {
             Self::Queue(queue) => Some(queue.opened.messages.stats()),
@@ -163,17 +164,17 @@ impl Treatment {
         }
     }
 
-    /// A consumer has no room any more.
+    /// Marks a consumer without room as not ready.
     #[inline]
     pub(super) fn set_unready(&mut self, key: Key, consumers: &mut Arena<Consumer>) {
         match self {
             Self::Anycast(anycast) => anycast.set_unready(key, consumers),
-            // The others look at their consumers when they have a message.
+            // The others examine their consumers for each message.
             Self::Multicast(_) | Self::Queue(_) | Self::Topic(_) | Self::Stream(_) | Self::Closed => {}
         }
     }
 
-    /// Messages that return from now on left before those that have returned.
+    /// Messages that return from now on go ahead of those that returned before.
     pub(super) fn close_returned(&mut self) {
         match self {
             Self::Anycast(anycast) => anycast.waiting.close_returned(),
@@ -183,7 +184,7 @@ impl Treatment {
 }
 
 impl Address {
-    /// Whether there is a consumer for messages of this producer, or room.
+    /// Whether there is a consumer, or room, for messages of this producer.
     pub(super) fn open_to(&self, producer: &Producer) -> bool {
         match &self.treatment {
             Treatment::Queue(queue) => queue.open,
@@ -196,9 +197,9 @@ impl Address {
     }
 }
 
-/// The state of one treatment: `$find` and `$find_mut` for keys whose address may have been deleted
-/// in the meantime, or may have another treatment; `$get` and `$get_mut` for those that are known to
-/// have this one.
+/// Accessors for the state of one treatment. `$find` and `$find_mut` accept any key: the address
+/// may be deleted or have another treatment. `$get` and `$get_mut` require an address with this
+/// treatment.
 macro_rules! states {
     ($($variant:ident: $state:ty, $get:ident, $get_mut:ident, $find:ident, $find_mut:ident;)*) => {
         #[allow(dead_code, reason = "every treatment has the same four")]
@@ -249,7 +250,7 @@ states! {
 }
 
 impl Treatment {
-    /// As the index of an arena: a key that is known to be right is not.
+    /// Panics, like the index of an arena: the address does not have the required treatment.
     #[cold]
     #[inline(never)]
     fn is_not(&self, expected: &str) -> ! {
@@ -261,6 +262,6 @@ impl Treatment {
             Self::Stream(_) => "Stream",
             Self::Closed => "Closed",
         };
-        panic!("an address is {found}, where its key is one of {expected}")
+        panic!("the treatment of the address is {found}, expected {expected}")
     }
 }

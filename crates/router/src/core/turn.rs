@@ -1,18 +1,19 @@
-//! Turns: the time, what has become due, and the addresses that have changed.
+//! Turns: the clock, timers, and changed addresses.
 
 use super::arena::Key;
 use super::treatment::Treatment;
 use super::{Links, Router};
 
 impl Router {
-    /// The end of a turn: producers are notified how many of their deliveries no longer wait.
+    /// Ends a turn: runs pending work, and notifies producers of the deliveries that left their
+    /// windows.
     pub fn turn(&mut self, links: &mut impl Links) {
         self.turns += 1;
-        self.turn_timed(links);
-        self.dispatch_to_starving(links);
+        self.run_timed_work(links);
+        self.dispatch_to_memory_starved(links);
         self.write_gathered_streams(links);
         self.release_open_fences(links);
-        self.turn_operations(links);
+        self.run_operations(links);
         self.process_dirty(links);
         self.received.report();
         for key in self.schedule.to_notify.drain(..) {
@@ -25,13 +26,13 @@ impl Router {
         }
     }
 
-    /// The time of day, in milliseconds since 1970; what runs backwards is skipped.
+    /// Sets the time of day, in milliseconds since 1970. The router's time never runs backwards.
     pub fn set_time(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         self.storage.set_time(self.now_ms);
     }
 
-    /// When [`Router::turn`] has time-driven work, in milliseconds since 1970.
+    /// The next time at which [`Router::turn`] has work, in milliseconds since 1970.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         let starving = !self.schedule.starving.is_empty() && !self.storage.bodies.is_full();
@@ -44,8 +45,8 @@ impl Router {
         others.into_iter().flatten().chain(timer).min()
     }
 
-    /// Runs time-driven work, and work of stored addresses that an earlier turn postponed.
-    pub(super) fn turn_timed(&mut self, links: &mut impl Links) {
+    /// Runs expired timers, and work that an earlier turn postponed.
+    pub(super) fn run_timed_work(&mut self, links: &mut impl Links) {
         while let Some(key) = self.schedule.take_expired(self.now_ms) {
             let Some(address) = self.addresses.get(key) else { continue };
             match address.treatment {
@@ -53,7 +54,7 @@ impl Router {
                 Treatment::Queue(_) => self.queue_timeout(key, links),
                 Treatment::Stream(_) => self.stream_timeout(key, links),
                 Treatment::Anycast(_) | Treatment::Topic(_) | Treatment::Closed => {
-                    debug_assert!(false, "it has no timer");
+                    debug_assert!(false, "only multicast, queues and streams have timers");
                 }
             }
         }
@@ -67,7 +68,7 @@ impl Router {
         }
     }
 
-    /// A stored address has changed: it is processed before the turn ends, once for all changes.
+    /// Marks a changed queue as dirty: it is processed once before the turn ends.
     #[inline]
     pub(super) fn mark_dirty(&mut self, key: Key) {
         if let Some(queue) = self.addresses.find_queue_mut(key)
@@ -77,7 +78,7 @@ impl Router {
         }
     }
 
-    /// Processes the stored addresses that have changed; called before the turn ends.
+    /// Processes the dirty queues. Call it before the turn ends.
     pub fn process_dirty(&mut self, links: &mut impl Links) {
         while !self.schedule.dirty.is_empty() {
             for key in std::mem::take(&mut self.schedule.dirty) {
@@ -90,26 +91,26 @@ impl Router {
         }
     }
 
-    /// After any change of an address that stores messages.
+    /// Processes a stored address after any change.
     pub(super) fn process(&mut self, key: Key, links: &mut impl Links) {
         match self.addresses[key].treatment {
             Treatment::Queue(_) => self.process_queue(key, links),
             Treatment::Stream(_) => self.process_stream(key, links),
-            // A topic stores nothing itself, and a deleted address nothing any more.
+            // A topic stores nothing itself, and a deleted address stores nothing any more.
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {}
         }
     }
 
-    /// The address waits for bodies from the disk.
+    /// Lists an address that waits for bodies from disk.
     pub(super) fn await_bodies(&mut self, key: Key) {
-        let awaits = match &mut self.addresses[key].treatment {
-            Treatment::Queue(queue) => &mut queue.awaits,
-            Treatment::Stream(stream) => &mut stream.awaits,
+        let awaits_bodies = match &mut self.addresses[key].treatment {
+            Treatment::Queue(queue) => &mut queue.awaits_bodies,
+            Treatment::Stream(stream) => &mut stream.awaits_bodies,
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
-                return debug_assert!(false, "it has no bodies");
+                return debug_assert!(false, "only stored addresses have bodies");
             }
         };
-        if !std::mem::replace(awaits, true) {
+        if !std::mem::replace(awaits_bodies, true) {
             self.schedule.awaiting.push(key);
         }
     }

@@ -1,9 +1,9 @@
 //! Links to the anonymous terminus: each message names its destination (`contracts.md` 7). Such a
 //! link has an attachment at every address it has used lately.
 //!
-//! A route is dropped once its name leads elsewhere, or when there are many, but not before all
-//! messages sent through it are answered. Then its attachment stays until its home has confirmed,
-//! because answers count for the link's window.
+//! A route is dropped when its name resolves to another address, or when a link has many routes,
+//! but not before all messages sent through it have outcomes. Its attachment stays until its home
+//! has confirmed, because outcomes open the link's window.
 
 use enmasse_amqp::codec::scan::{self, Broken};
 use enmasse_amqp::connection::{Incoming, LinkId};
@@ -18,16 +18,15 @@ use super::{ConnId, Shard};
 use crate::core::{AttachmentId, AttachmentRole, Ending, Hold};
 use crate::plan::Operation;
 
-/// Addresses an anonymous link may have open at once before the ones nothing is outstanding on are
-/// given up.
+/// Routes of an anonymous link; at this number those without outstanding deliveries are dropped.
 const ROUTES_MAX: usize = 64;
-/// Bytes of a delivery that are kept until its `to` is found: what stands before it, the
-/// annotations, may be large and the frames small. A message without one by then is rejected.
+/// Bytes of a delivery that are kept until its `to` is found: annotations before it may be large
+/// and span several frames. A message without `to` in these bytes is rejected.
 const TO_BYTES_MAX: usize = 256 * 1024;
 
-/// Whether the properties may be in the following frames: all sections so far precede them (3.2),
-/// or are cut off.
-fn may_follow(beginning: &[u8]) -> bool {
+/// Whether the properties may be in later frames: all sections so far precede them (3.2), or are
+/// incomplete.
+fn may_have_properties(beginning: &[u8]) -> bool {
     scan::sections(beginning).all(|section| match section {
         Ok(section) => section.code < 0x73,
         Err(broken) => broken == Broken::Cut,
@@ -42,7 +41,8 @@ fn anonymous(conn: &mut Conn, link: LinkId) -> Option<&mut Anonymous> {
 }
 
 impl Shard {
-    /// A frame of a delivery. One that cannot go anywhere is answered here, and the link stays.
+    /// Processes a frame of a delivery. One without a valid destination is rejected here, and the
+    /// link stays.
     pub(super) fn incoming_anonymous(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         let now = self.fabric.now;
         let Some(anonymous) = self.anonymous(id, incoming.link) else { return };
@@ -58,14 +58,14 @@ impl Shard {
         }
         let beginning = anonymous.beginning.take();
         if incoming.aborted {
-            // It was not announced.
+            // The delivery was not passed on yet.
             return self.fabric.link_taken(id.key, incoming.link.0, 1);
         }
         let Some(mut beginning) = beginning else {
             if !self.begins(id, incoming) {
                 let kept = Beginning {
                     bytes: incoming.payload.to_vec(),
-                    look_at: 2 * incoming.payload.len(),
+                    next_scan: 2 * incoming.payload.len(),
                     state: incoming.state.map(Into::into),
                     tag: incoming.tag.into(),
                 };
@@ -76,12 +76,12 @@ impl Shard {
         beginning.bytes.extend_from_slice(incoming.payload);
         beginning.state = beginning.state.or_else(|| incoming.state.map(Into::into));
         let length = beginning.bytes.len();
-        if !incoming.more || length >= beginning.look_at.min(TO_BYTES_MAX) {
+        if !incoming.more || length >= beginning.next_scan.min(TO_BYTES_MAX) {
             let (state, tag) = (beginning.state.as_deref(), &*beginning.tag);
             if self.begins(id, &Incoming { first: true, payload: &beginning.bytes, state, tag, ..*incoming }) {
                 return;
             }
-            beginning.look_at = 2 * length;
+            beginning.next_scan = 2 * length;
         }
         self.keep_beginning(id, incoming.link, beginning);
     }
@@ -92,15 +92,15 @@ impl Shard {
         }
     }
 
-    /// All that came so far of a delivery that goes nowhere yet. `false`: it has to be kept until
-    /// more comes.
+    /// Routes a delivery by the bytes received so far. `false`: `to` is missing in them, and the
+    /// caller keeps them until more arrive.
     fn begins(&mut self, id: ConnId, incoming: &Incoming<'_>) -> bool {
         let Route { attachment, home } = match self.route(id, incoming) {
             Ok(Some(route)) => route,
             Ok(None) => return false,
             Err(error) => {
-                // OASIS anonymous terminus 1.0, 2.2.2: the sender of a presettled message learns it
-                // by the end of its link, unless a transaction reports it.
+                // OASIS anonymous terminus 1.0, 2.2.2: the sender of a presettled message is
+                // notified by a detach, unless a transaction reports the error.
                 let error = error.about_delivery(incoming.tag);
                 if incoming.settled
                     && incoming.state.is_none()
@@ -127,11 +127,10 @@ impl Shard {
         anonymous(self.fabric.conns.get_mut(id.key())?, link)
     }
 
-    /// Where a delivery of which this is the beginning goes; `None`: that is in a frame still to
-    /// come.
+    /// The route of a delivery that begins with these bytes; `None`: `to` is in a later frame.
     fn route(&mut self, id: ConnId, incoming: &Incoming<'_>) -> Result<Option<Route>, Error> {
         let Some(to) = scan::to(incoming.payload) else {
-            if incoming.more && incoming.payload.len() < TO_BYTES_MAX && may_follow(incoming.payload) {
+            if incoming.more && incoming.payload.len() < TO_BYTES_MAX && may_have_properties(incoming.payload) {
                 return Ok(None);
             }
             let what = format!(
@@ -143,7 +142,7 @@ impl Shard {
         self.route_to(id, incoming.link, to).map(Some)
     }
 
-    /// The place of an anonymous link at the address that `to` names.
+    /// The route of an anonymous link to the address that `to` names.
     pub(super) fn route_to(&mut self, id: ConnId, link: LinkId, to: &str) -> Result<Route, Error> {
         let conn = &self.fabric.conns[id.key()];
         if let Some(Link::Anonymous(anonymous)) = conn.links.get(link.0 as usize)
@@ -172,8 +171,8 @@ impl Shard {
         Ok(route)
     }
 
-    /// Makes room among the routes of an anonymous link. Those with deliveries outstanding stay:
-    /// their number is bounded by the link's window.
+    /// Drops routes of an anonymous link that has too many. Those with outstanding deliveries stay:
+    /// the link's window bounds their number.
     fn drop_routes(&mut self, id: ConnId, link: LinkId) {
         let Some(anonymous) = anonymous(&mut self.fabric.conns[id.key()], link) else { return };
         if anonymous.routes.len() >= ROUTES_MAX {
@@ -184,43 +183,42 @@ impl Shard {
                     .get(attachment)
                     .is_some_and(|attachment| attachment.unanswered == 0 && attachment.held == Hold::No)
             };
-            anonymous.give_up(|_, route| idle(route.attachment) && Some(route.attachment) != current);
+            anonymous.drop_routes(|_, route| idle(route.attachment) && Some(route.attachment) != current);
         }
         self.drop_past_routes(id, link);
     }
 
-    /// A new table is in force: names that lead elsewhere now, or that the peer may no longer send
-    /// to, are resolved again when a message names them.
+    /// Follows a new table: drops the routes of names that resolve to another address now, or that
+    /// the peer may no longer send to. The next message to such a name resolves it again.
     pub(super) fn reroute(&mut self, id: ConnId) {
         for link in (0..self.fabric.conns[id.key()].links.len() as u32).map(LinkId) {
             let conn = &self.fabric.conns[id.key()];
             let Some(Link::Anonymous(anonymous_link)) = conn.links.get(link.0 as usize) else { continue };
-            let leads_there = |name: &str, attachment: AttachmentId| {
+            let resolves_to = |name: &str, attachment: AttachmentId| {
                 let entry = self.find(conn, name).filter(|_| check_right(conn, Operation::Send, name).is_ok());
                 let address = self.fabric.attachments.get(attachment).map(|attachment| attachment.address);
                 entry.is_some_and(|entry| Some(entry.key) == address)
             };
             let routes = anonymous_link.routes.iter();
             let stale: Vec<AttachmentId> = routes
-                .filter(|(name, route)| !leads_there(name, route.attachment))
+                .filter(|(name, route)| !resolves_to(name, route.attachment))
                 .map(|(_, route)| route.attachment)
                 .collect();
             if let Some(anonymous) = anonymous(&mut self.fabric.conns[id.key()], link) {
-                anonymous.give_up(|_, route| stale.contains(&route.attachment));
+                anonymous.drop_routes(|_, route| stale.contains(&route.attachment));
             }
             self.drop_past_routes(id, link);
         }
     }
 
-    /// Takes leave of the attachments that are no routes any more and through which nothing is
-    /// outstanding.
+    /// Detaches former routes without outstanding deliveries.
     fn drop_past_routes(&mut self, id: ConnId, link: LinkId) {
         let Some(anonymous) = anonymous(&mut self.fabric.conns[id.key()], link) else { return };
         let current = anonymous.current.map(|(attachment, _)| attachment);
         let attachments = &self.fabric.attachments;
         let done = |attachment: &AttachmentId| {
             let idle = attachments.get(*attachment).is_some_and(|attachment| {
-                attachment.unanswered == 0 && attachment.held == Hold::No && !attachment.parting
+                attachment.unanswered == 0 && attachment.held == Hold::No && !attachment.detaching
             });
             idle && Some(*attachment) != current
         };
@@ -232,15 +230,15 @@ impl Shard {
                 self.router.detach(attachment, &mut self.fabric);
                 self.fabric.finish_detach(attachment);
             } else {
-                state.parting = true;
+                state.detaching = true;
                 let entry = Command::Detach { attachment, ending: Ending::ByNode, closed: false };
                 self.fabric.outboxes[home as usize].push(entry);
             }
         }
     }
 
-    /// The link has gone. Another link may reuse its place soon: later calls for its attachments
-    /// are dropped.
+    /// Detaches all attachments of a link that has ended. Another link may reuse its number: later
+    /// calls for these attachments are dropped.
     pub(super) fn release_anonymous(&mut self, id: ConnId, anonymous: &Anonymous, ending: Ending) {
         if let Some(state) = anonymous.beginning.as_ref().and_then(|beginning| beginning.state.as_deref()) {
             let what = "a link ended before the last transfer of a message";

@@ -1,4 +1,4 @@
-//! A new table comes into force.
+//! Applying a new table.
 
 use std::sync::Arc;
 
@@ -19,22 +19,23 @@ pub(super) fn deleted() -> Error {
 }
 
 impl Shard {
-    /// A new table is in force: links at deleted addresses are closed with `amqp:resource-deleted`,
+    /// Applies a new table: closes links at deleted addresses with `amqp:resource-deleted`, and
     /// connections of deleted spaces with `amqp:connection:forced`. Receivers with wildcards lose
-    /// only deleted addresses, as long as one is left, and get new ones. Others notice nothing.
+    /// deleted addresses and get new ones; they are closed with their last address. Other links are
+    /// unaffected.
     pub fn apply(&mut self, table: Arc<Table>, removed: &[AddressKey]) {
         self.table = table;
         for key in removed {
             self.router.delete_address(*key, &deleted(), &mut self.fabric);
         }
-        self.retire_elsewhere(removed);
+        self.retire_at_homes(removed);
         let conns: Vec<ConnId> = self.fabric.conns.iter().map(|(key, _)| self.id(key as u32)).collect();
         self.apply_to(&conns);
     }
 
-    /// A home that has deleted an address may learn later of a link here that did not know of it:
-    /// then it is notified again, after that link.
-    fn retire_elsewhere(&mut self, removed: &[AddressKey]) {
+    /// Notifies homes of deleted addresses again. A home may have deleted the address before it
+    /// received an attach of this shard that is still in flight; this command follows that attach.
+    fn retire_at_homes(&mut self, removed: &[AddressKey]) {
         let mut homes: Vec<(u16, AddressKey)> =
             self.fabric.attachments.iter().map(|attachment| (attachment.home, attachment.address)).collect();
         homes.retain(|(home, address)| *home != self.fabric.index && removed.contains(address));
@@ -45,8 +46,8 @@ impl Shard {
         }
     }
 
-    /// Connections follow the table in force. Deleted links and links that lose their right end
-    /// together: deliveries that one of them returns are dispatched to none of the others.
+    /// Applies the table in force to connections. Links that are deleted or lose their right end
+    /// together: deliveries that one of them returns are not dispatched to the others.
     pub(super) fn apply_to(&mut self, conns: &[ConnId]) {
         let mut departing = Vec::new();
         let (stay, go): (Vec<ConnId>, Vec<ConnId>) =
@@ -56,14 +57,14 @@ impl Shard {
         for id in stay {
             self.widen(id);
             self.reroute(id);
-            self.go_on_created(id);
+            self.continue_created_attach(id);
         }
     }
 
-    /// Whether the table in force lets a connection stay; what does not begins to go.
+    /// Applies the table in force to one connection. `false`: it may not stay, and begins to close.
     fn follow_table(&mut self, id: ConnId, departing: &mut Vec<Departing>) -> bool {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return false };
-        let Some((space, _)) = conn.home else { return true };
+        let Some((space, _)) = conn.access else { return true };
         let Some(found) = self.table.space(space) else {
             let deleted = Error::new(condition::CONNECTION_FORCED, "the address space was deleted");
             self.begin_close(id, deleted, departing);
@@ -79,14 +80,14 @@ impl Shard {
             self.fabric.mark(id.key);
         }
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return false };
-        let before = conn.home.replace((space, rights.clone()));
+        let before = conn.access.replace((space, rights.clone()));
         if before.is_some_and(|(_, before)| before != rights) {
             self.begin_revocation(id, departing);
         }
         true
     }
 
-    /// Receivers with wildcards listen to the addresses that are new, too.
+    /// Attaches receivers with wildcards to new addresses.
     fn widen(&mut self, id: ConnId) {
         let links = self.fabric.conns[id.key()].links.len() as u32;
         for link in (0..links).map(LinkId) {
@@ -110,17 +111,17 @@ impl Shard {
         }
     }
 
-    /// The addresses that a link with wildcards reaches and is not attached to, with its requests
-    /// for them. One that requests a subscription by its name keeps to the topic of that.
+    /// The addresses that a link with wildcards matches and is not attached to, with its requests
+    /// for them. A link with a named subscription stays at the topic of that subscription.
     fn unsubscribed_addresses(&self, id: ConnId, link: LinkId) -> Vec<(Arc<AddressEntry>, Wildcard)> {
         let conn = &self.fabric.conns[id.key()];
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
         let (Some(Link::Consumer { attachments, wildcard: Some(wildcard) }), Some(space)) =
             (conn.links.get(link.0 as usize), space)
         else {
             return Vec::new();
         };
-        let heard = |entry: &AddressEntry| {
+        let is_attached = |entry: &AddressEntry| {
             attachments.iter().any(|attachment| {
                 self.fabric.attachments.get(*attachment).is_some_and(|attachment| attachment.address == entry.key)
             })
@@ -129,6 +130,9 @@ impl Shard {
             return Vec::new();
         }
         let reached = space.resolve_receiver(&wildcard.name).into_iter();
-        reached.filter(|entry| !heard(entry)).map(|entry| (Arc::clone(entry), Wildcard::clone(wildcard))).collect()
+        reached
+            .filter(|entry| !is_attached(entry))
+            .map(|entry| (Arc::clone(entry), Wildcard::clone(wildcard)))
+            .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Attach: the requested link, its rights, and its destination.
+//! Attach: the request of a link, its rights, and its address.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, MESSAGE_BYTES_MAX, Space};
 
-/// The request of a link to the router.
-enum Want {
+/// The terminus that a link requests.
+enum LinkRequest {
     /// send to the anonymous terminus
     Anonymous,
     /// control transactions
@@ -48,7 +48,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// The homes of addresses have refused links.
+    /// Refuses the attaches that the homes of their addresses have refused.
     pub(super) fn refuse_attaches(&mut self) {
         while let Some(key) = self.fabric.refused.pop() {
             let Some(conn) = self.fabric.conns.get_mut(key as usize) else { continue };
@@ -65,7 +65,7 @@ impl Shard {
     pub(super) fn refuse_attach(&mut self, id: ConnId, link: LinkId, address: String, error: Error) {
         self.release_name(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
         let fact = Fact::AttachRefused {
             address,
             condition: error.condition.as_str().to_owned(),
@@ -79,40 +79,42 @@ impl Shard {
     }
 
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
-        // The number may have been that of a link which its home has closed.
+        // The number may have belonged to a link that its home has closed.
         self.release_name(id, link);
         let want = check(&attach).and_then(|()| wanted(&attach)).map_err(|error| (None, error))?;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
-        // A link that came with its connection from another shard has taken one there.
+        // The link of a moved connection was already counted on the other shard.
         conn.release_count(link);
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
         let planned = space.and_then(|space| space.limits().links_per_connection);
         let most = planned.map_or(LINKS_MAX, |most| LINKS_MAX.min(most as usize));
         if conn.link_count >= most {
             let what = format!("this connection has {most} links, its limit: close one or open another connection");
             return Err((None, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)));
         }
-        let place = space.map_or(Ok(None), Space::link).map_err(|error| (None, error))?;
-        if let (Some(place), Some(conn)) = (place, self.fabric.conns.get_mut(id.key())) {
-            conn.take_place(link, place);
+        let guard = space.map_or(Ok(None), Space::link).map_err(|error| (None, error))?;
+        if let (Some(guard), Some(conn)) = (guard, self.fabric.conns.get_mut(id.key())) {
+            conn.count_link(link, guard);
         }
         match want {
-            Want::Anonymous => {
+            LinkRequest::Anonymous => {
                 let producer_name = producer_name(&attach).map_err(|error| (None, error))?;
                 self.attach_anonymous(id, link, &attach, producer_name);
                 Ok(())
             }
-            Want::Coordinator => self.attach_coordinator(id, link, attach).map_err(|error| (None, error)),
-            Want::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
-            Want::Recall => self.recall(id, link, &attach).map_err(|error| (None, error)),
-            Want::Address(name) if name == MANAGEMENT => match attach.role {
+            LinkRequest::Coordinator => self.attach_coordinator(id, link, attach).map_err(|error| (None, error)),
+            LinkRequest::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
+            LinkRequest::Recall => self.recall(id, link, &attach).map_err(|error| (None, error)),
+            LinkRequest::Address(name) if name == MANAGEMENT => match attach.role {
                 Role::Sender => {
                     self.attach_requests(id, link, &attach);
                     Ok(())
                 }
                 Role::Receiver => self.attach_answers(id, link, &attach).map_err(|error| (Some(name), error)),
             },
-            Want::Address(name) => self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error)),
+            LinkRequest::Address(name) => {
+                self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error))
+            }
         }
     }
 
@@ -129,13 +131,13 @@ impl Shard {
         }
         let terms = self.terms(id, &attach, &entries)?;
         let own_node = attach.role == Role::Receiver && name.starts_with(DYNAMIC_PREFIX);
-        let attach = if own_node { Some(attach) } else { self.take_name(id, link, attach) };
+        let attach = if own_node { Some(attach) } else { self.register_name(id, link, attach) };
         let Some(attach) = attach else { return Ok(()) };
         self.attach_at(id, link, &attach, &entries, name, &terms);
         Ok(())
     }
 
-    /// The request of a link to a stored address, whose rights are checked.
+    /// The terms of a link to stored addresses; `None`: no address is stored.
     fn terms(&self, id: ConnId, attach: &Attach, entries: &[Arc<AddressEntry>]) -> Result<Option<Terms>, Error> {
         if !entries.iter().any(|entry| entry.kind.stores()) {
             return Ok(None);
@@ -143,27 +145,27 @@ impl Shard {
         let conn = &self.fabric.conns[id.key()];
         let digest = self.router.link_digest(&conn.container, &attach.name);
         let mut terms = Terms::of(attach, entries, (&conn.container, self.connection_number(id)), digest)?;
-        if let (Some(subscribing), Some((_, rights))) = (terms.consuming.subscribing.as_deref_mut(), &conn.home) {
+        if let (Some(subscribing), Some((_, rights))) = (terms.consuming.subscribing.as_deref_mut(), &conn.access) {
             let rights = rights.clone();
             subscribing.allowed = Some(Filter::new(move |name| rights.may(Operation::Recv, name)));
         }
         Ok(Some(terms))
     }
 
-    /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards
-    /// maybe several.
+    /// The addresses of a name, if the peer may use them: one, or maybe several for a filter with
+    /// wildcards.
     fn permitted(&self, conn: &Conn, role: Role, name: &str) -> Result<Vec<Arc<AddressEntry>>, Error> {
         if name.starts_with(DYNAMIC_PREFIX) && role == Role::Receiver {
             if let Some(own) = conn.dynamic.iter().find(|node| *node.entry.name == *name) {
                 return Ok(vec![Arc::clone(&own.entry)]);
             }
-            return Err(if self.find(conn, name).is_some() { not_yours(name) } else { not_found(name) });
+            return Err(if self.find(conn, name).is_some() { not_owner(name) } else { not_found(name) });
         }
-        // A peer without the right learns nothing about what exists.
+        // Check the right first: without it a peer cannot learn which addresses exist.
         let operation = if role == Role::Sender { Operation::Send } else { Operation::Recv };
         check_right(conn, operation, name)?;
         let found = if role == Role::Receiver && is_wildcard(name) {
-            let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+            let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
             space.map_or_else(Vec::new, |space| space.resolve_receiver(name).into_iter().cloned().collect())
         } else {
             self.find(conn, name).into_iter().collect()
@@ -175,16 +177,16 @@ impl Shard {
         }
     }
 
-    /// The address of a name: a dynamic node, or the table's result (`contracts.md` 6).
+    /// The address of a name: a dynamic node, or the address in the table (`contracts.md` 6).
     pub(super) fn find(&self, conn: &Conn, name: &str) -> Option<Arc<AddressEntry>> {
-        let (space, _) = conn.home.as_ref()?;
+        let (space, _) = conn.access.as_ref()?;
         if let Some(entry) = self.shared.dynamic.find(*space, name) {
             return Some(entry);
         }
         self.table.space(*space)?.resolve(name).cloned()
     }
 
-    /// The shard where an address lives; here, if it lives nowhere yet.
+    /// The home of an address; this shard becomes the home if it has none.
     pub(super) fn home_of(&self, entry: &AddressEntry) -> u16 {
         entry.home.claim(self.fabric.index)
     }
@@ -264,12 +266,12 @@ impl Shard {
         }
     }
 
-    /// A link that names no source (3.5.3): it requests the durable subscription of its name,
-    /// wherever that belongs. The home of the space's stored addresses knows.
+    /// Attaches a link without a source (3.5.3), which requests the durable subscription of its
+    /// name. The home of the space's stored addresses finds the topic.
     fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let shards = self.shared.loads.len() as u16;
         let conn = &mut self.fabric.conns[id.key()];
-        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
+        let space = conn.access.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
         let home = space.stored_home(shards);
         let names = names(space, &conn.container, &attach.name);
         // The topic is not known yet. No address has this key.
@@ -294,7 +296,7 @@ impl Shard {
         Ok(())
     }
 
-    /// A link makes a node: a temporary queue, unless its capabilities request another kind.
+    /// Creates a node for a link: a temporary queue, unless its capabilities request another kind.
     fn attach_dynamic(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let entry = self.make_node(id, requested_kind(attach))?;
         let entries = [Arc::clone(&entry)];
@@ -311,10 +313,10 @@ impl Shard {
         Ok(())
     }
 
-    /// A dynamic node of a connection. It lives here, where the connection does.
+    /// Creates a dynamic node of a connection. Its home is the shard of the connection.
     pub(super) fn make_node(&mut self, id: ConnId, kind: AddressKind) -> Result<Arc<AddressEntry>, Error> {
         let conn = &mut self.fabric.conns[id.key()];
-        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
+        let space = conn.access.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
         if conn.dynamic.len() >= LINKS_MAX {
             let what = format!("this connection has {LINKS_MAX} dynamic nodes, its limit: delete one first");
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
@@ -340,7 +342,7 @@ impl Shard {
         Ok(entry)
     }
 
-    /// A dynamic node ends, and its links are closed with the reason.
+    /// Deletes a dynamic node, and closes its links with the error.
     pub(super) fn end_node(&mut self, entry: &AddressEntry, error: &Error) {
         self.shared.dynamic.remove(entry.space, &entry.name);
         self.router.delete_address(entry.key, error, &mut self.fabric);
@@ -367,10 +369,10 @@ pub(super) fn not_open() -> Error {
     Error::new(condition::NOT_ALLOWED, "open the connection before a link")
 }
 
-/// Whether the peer may do `operation` on `name`. Knowing the name of a dynamic node is the right
-/// to send to it.
+/// Checks that the peer may do `operation` on `name`. A client that knows the name of a dynamic
+/// node may send to it.
 pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Result<(), Error> {
-    let Some((_, rights)) = &conn.home else { return Err(not_found(name)) };
+    let Some((_, rights)) = &conn.access else { return Err(not_found(name)) };
     if name.starts_with(DYNAMIC_PREFIX) || rights.may(operation, name) {
         return Ok(());
     }
@@ -384,14 +386,14 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
     Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
 }
 
-/// Why a client may not receive from a dynamic node that exists.
-fn not_yours(name: &str) -> Error {
+/// The error for a receiver at a dynamic node of another connection.
+fn not_owner(name: &str) -> Error {
     let what =
         format!("only the connection that created \"{name}\" may receive from it: send to it, or create another node");
     Error::new(condition::RESOURCE_LOCKED, what)
 }
 
-/// Whether clients may send to an address at all.
+/// Checks that clients may send to an address at all.
 pub(super) fn may_be_sent_to(entry: &AddressEntry) -> Result<(), Error> {
     let Some(storage) = entry.storage.as_ref().filter(|storage| storage.read_only) else { return Ok(()) };
     let what = match &storage.topic {
@@ -401,23 +403,23 @@ pub(super) fn may_be_sent_to(entry: &AddressEntry) -> Result<(), Error> {
     Err(Error::new(condition::NOT_ALLOWED, what))
 }
 
-/// The request of an attach, or the reason of its refusal.
-fn wanted(attach: &Attach) -> Result<Want, Error> {
+/// The terminus that an attach requests.
+fn wanted(attach: &Attach) -> Result<LinkRequest, Error> {
     let (address, dynamic) = match attach.role {
         Role::Sender => match attach.target.as_deref() {
             Some(Target::Node { address, dynamic, .. }) => (address.clone(), *dynamic),
-            Some(Target::Coordinator(_)) => return Ok(Want::Coordinator),
+            Some(Target::Coordinator(_)) => return Ok(LinkRequest::Coordinator),
             None => return Err(Error::new(condition::INVALID_FIELD, "attach.target is null: name an address")),
         },
         Role::Receiver => match attach.source.as_deref() {
             Some(source) => (source.address.clone(), source.dynamic),
-            None => return Ok(Want::Recall),
+            None => return Ok(LinkRequest::Recall),
         },
     };
     match (address, dynamic, attach.role) {
-        (_, true, _) => Ok(Want::Dynamic),
-        (Some(name), false, _) if !name.is_empty() => Ok(Want::Address(name)),
-        (_, false, Role::Sender) => Ok(Want::Anonymous),
+        (_, true, _) => Ok(LinkRequest::Dynamic),
+        (Some(name), false, _) if !name.is_empty() => Ok(LinkRequest::Address(name)),
+        (_, false, Role::Sender) => Ok(LinkRequest::Anonymous),
         (_, false, Role::Receiver) => {
             let what = "attach.source.address is null: name an address, or ask for a dynamic node";
             Err(Error::new(condition::INVALID_FIELD, what))

@@ -1,7 +1,7 @@
-//! Attachments: each is one link at one address. A slot is used again with the next generation, so
-//! that commands for the old attachment are recognised and dropped. A slot whose address lives
-//! elsewhere is reused only after the last command from there: deliveries on their way to it until
-//! then are returned.
+//! Attachments: each is one link at one address. A slot is reused with the next generation, so that
+//! commands for the old attachment are recognised and dropped. If the home is another shard, the
+//! slot is reused only after the last command of that shard: deliveries that arrive before are
+//! returned.
 
 use crate::core::{AddressKey, AddressKind, AttachmentId, Declared, Hold};
 
@@ -12,35 +12,36 @@ pub(super) struct Attachment {
     pub(super) conn: u32,
     /// key of the link within it
     pub(super) link: u32,
-    /// where messages come from or go to
+    /// the address of the attachment
     pub(super) address: AddressKey,
-    /// its role
+    /// the kind of the address
     pub(super) kind: AddressKind,
-    /// the shard where the address lives
+    /// the home of the address
     pub(super) home: u16,
     /// deliveries dispatched to this consumer so far: the base of its credit limit
     pub(super) dispatched: u32,
     /// unsettled deliveries sent through this producer attachment and not answered
     pub(super) unanswered: u32,
-    /// how far this producer attachment is held back
+    /// the back-pressure on this producer attachment
     pub(super) held: Hold,
-    /// this consumer returns deliveries of another shard, until that has halted
+    /// this consumer returns the deliveries of another shard, until that has halted
     pub(super) refusing: bool,
-    /// a drain was requested while it did
+    /// a drain was requested while `refusing`
     pub(super) drain: bool,
-    /// its home was requested a drain and has not answered
+    /// its home received a drain and has not answered
     pub(super) draining: bool,
     /// the link is in the middle of a long delivery of this consumer attachment
     pub(super) sending: bool,
     /// the number of the next delivery of a resumable link, and whether the link knows it
     pub(super) name: Option<(u64, bool)>,
-    /// its home has it
+    /// its home has confirmed the attach
     pub(super) attached: bool,
-    /// this consumer attachment found no room on its connection and is asked again in its turn
-    pub(super) short: bool,
-    /// its home was notified that nothing more comes from this producer, and has yet to confirm
-    pub(super) parting: bool,
-    /// its link ends: this consumer attachment is stalled for good
+    /// this consumer attachment found no room on its connection and is in
+    /// `Conn::waiting_for_room`
+    pub(super) waits_for_room: bool,
+    /// its home was asked to detach this producer, and has not confirmed
+    pub(super) detaching: bool,
+    /// its link ends: this consumer attachment is stalled permanently
     pub(super) leaving: bool,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Attachment {
 struct Slot {
     generation: u16,
     attachment: Option<Attachment>,
-    /// of an attachment that was left: where its last word comes from
+    /// of an attachment that its link has left: the home that sends the last command
     left: Option<u16>,
 }
 
@@ -86,8 +87,8 @@ impl Attachments {
             sending: false,
             name: None,
             attached: false,
-            short: false,
-            parting: false,
+            waits_for_room: false,
+            detaching: false,
             leaving: false,
         });
         AttachmentId { shard: self.shard, generation: slot.generation, index }
@@ -109,7 +110,7 @@ impl Attachments {
         self.slots.iter().filter_map(|slot| slot.attachment.as_ref())
     }
 
-    /// The link has left the attachment; its home has yet to confirm.
+    /// Removes the link's side of an attachment. The slot stays until its home has confirmed.
     pub(super) fn leave(&mut self, id: AttachmentId) -> Option<Attachment> {
         let slot = self.slots.get_mut(id.index as usize)?;
         let attachment = if slot.generation == id.generation { slot.attachment.take() } else { None };
@@ -117,12 +118,12 @@ impl Attachments {
         attachment
     }
 
-    /// The home of an attachment that was left, until its last word.
+    /// The home of an attachment that its link has left, until the last command of that home.
     pub(super) fn left(&self, id: AttachmentId) -> Option<u16> {
         self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?.left
     }
 
-    /// Nothing is on its way to the attachment any more.
+    /// Frees the slot of an attachment: no command for it is in flight any more.
     pub(super) fn remove(&mut self, id: AttachmentId) -> Option<Attachment> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {

@@ -1,8 +1,9 @@
-//! Commands between shards: a batch of entries and one run of bytes that holds their payloads.
+//! Commands between shards: a batch has the commands and one buffer with their payloads.
 //!
-//! A batch is filled during a turn, sent whole at its end and drained in order by the other side,
-//! so everything between two shards arrives in order. Credit travels as a limit (deliveries ever
-//! dispatched plus credit left), which stays correct whatever is in flight.
+//! A shard fills a batch during a turn and sends it at the end of the turn. The receiver processes
+//! it in order, so all commands between two shards keep their order. Credit is sent as a limit
+//! (deliveries dispatched so far plus remaining credit), which stays correct while deliveries are
+//! in flight.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::core::{
 };
 use crate::table::AddressEntry;
 
-/// Where a payload lies in the batch's bytes, or in shared memory.
+/// The range of a payload in the batch's bytes, or in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     start: u32,
@@ -51,7 +52,7 @@ pub(super) struct DeliveryHead {
     more: bool,
     aborted: bool,
     payload: Range,
-    /// the memory that the payload lies in, counted from 1
+    /// number of the shared memory that holds the payload, from 1
     shared: Option<NonZeroU32>,
 }
 
@@ -64,12 +65,12 @@ pub(super) enum Command {
         address: Arc<AddressEntry>,
         role: AttachmentRole,
     },
-    /// where the messages of a producer come from
+    /// the connection and container of a producer
     Origin {
         attachment: AttachmentId,
         origin: Origin,
     },
-    /// as `Attach`, of a link that requests a durable subscription
+    /// as `Attach`, for a link that requests a durable subscription by its name
     Recall {
         attachment: AttachmentId,
         names: Vec<SubscriptionName>,
@@ -77,10 +78,10 @@ pub(super) enum Command {
     Detach {
         attachment: AttachmentId,
         ending: Ending,
-        /// its client has closed it: it will not return
+        /// its client has closed it: the link is not resumed
         closed: bool,
     },
-    /// deliveries of one link that ends, as of `Router::relinquish`
+    /// unsettled deliveries of a link that ends (`Router::relinquish`)
     GiveBack {
         tokens: Vec<u64>,
         ending: Ending,
@@ -99,7 +100,7 @@ pub(super) enum Command {
         token: u64,
         outcome: Outcome,
     },
-    /// the same outcome of several
+    /// one outcome of several deliveries
     Outcomes {
         tokens: Vec<u64>,
         outcome: Outcome,
@@ -123,8 +124,8 @@ pub(super) enum Command {
         from: LinkHolder,
         theft: LinkTheft,
     },
-    /// from there to every shard, and from each to the shard of the link that takes over: earlier
-    /// commands have been handled
+    /// from that shard to every other, and from each to the shard of the new link: all earlier
+    /// commands were processed
     Confirm {
         theft: LinkTheft,
     },
@@ -146,7 +147,7 @@ pub(super) enum Command {
         outcome: Arc<Outcome>,
         settled: bool,
     },
-    /// something that belongs to a transaction was refused where it came from
+    /// the shard of a link refused a part of a transaction
     MarkRollbackOnly {
         transaction: TransactionId,
         cause: Box<Error>,
@@ -155,7 +156,7 @@ pub(super) enum Command {
     Touch {
         transaction: TransactionId,
     },
-    /// a home is to admit its part of a transaction, which other homes have parts of
+    /// requests a home to admit its part of a transaction with several homes
     Prepare {
         transaction: TransactionId,
     },
@@ -163,13 +164,13 @@ pub(super) enum Command {
         transaction: TransactionId,
         fail: bool,
     },
-    /// the tag of the delivery that begins next on a link that can be resumed
+    /// the tag of the next delivery on a resumable link
     NameDelivery {
         attachment: AttachmentId,
         delivery_id: u32,
         tag: Box<[u8]>,
     },
-    /// its sender has settled a delivery
+    /// the sender has settled the delivery with this tag
     ForgetTag {
         attachment: AttachmentId,
         tag: Box<[u8]>,
@@ -232,7 +233,7 @@ pub(super) enum Command {
         attachment: AttachmentId,
         open: bool,
     },
-    /// deliveries that the address has room for
+    /// the number of deliveries that the address has room for
     Room {
         attachment: AttachmentId,
         room: u32,
@@ -247,18 +248,19 @@ pub(super) enum Command {
     Halted {
         attachment: AttachmentId,
     },
-    /// the last word about an attachment that was detached
+    /// the last command about an attachment that was detached
     Left {
         attachment: AttachmentId,
     },
-    /// the last word about one that its home detaches, as is a refusal in `Attached`
+    /// the last command about an attachment that its home detaches; a refusal in `Attached` is one
+    /// too
     Close {
         attachment: AttachmentId,
         error: Box<Error>,
     },
 }
 
-/// Entries for one other shard, in order.
+/// Commands for one other shard, in order.
 #[derive(Debug, Default)]
 pub struct CommandBatch {
     pub(super) commands: Vec<Command>,
@@ -268,13 +270,13 @@ pub struct CommandBatch {
 }
 
 impl CommandBatch {
-    /// Nothing in it.
+    /// Whether it has no commands.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
     }
 
-    /// Its size in bytes, payload and entries, by which a driver bounds what is in flight.
+    /// Its size in bytes, payloads and commands: a driver bounds the bytes in flight by it.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let shared: usize = self.shared.iter().map(|shared| shared.len()).sum();

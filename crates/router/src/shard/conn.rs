@@ -20,21 +20,20 @@ use super::window::Window;
 use crate::core::{AttachmentId, Budget, Consuming};
 use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
 
-/// The facts about a peer before its first bytes.
+/// The properties of a peer before its first bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// TLS: the server name the client requested
     pub server_name: Option<String>,
     /// TLS: the subject of a client certificate that was verified
     pub certificate_subject: Option<String>,
-    /// the bytes travel encrypted
+    /// the connection is encrypted
     pub encrypted: bool,
     /// the peer is on this machine
     pub loopback: bool,
-    /// where it connects from, as far as attempts to log in are counted by that; `None`: from
-    /// within this process
+    /// its source address, by which login attempts are counted; `None`: from within this process
     pub source: Option<IpAddr>,
-    /// an in-process session: space name and user, already vouched for
+    /// an in-process session: space name and user, authenticated by this process
     pub vouched: Option<(String, Option<String>)>,
 }
 
@@ -42,7 +41,7 @@ pub struct Peer {
 pub(super) enum Link {
     /// no such link, or one that was refused
     Vacant,
-    /// we send to it: one attachment, or more where its name has wildcards that reach several
+    /// we send to it: one attachment, or several if its name has wildcards that match several
     /// addresses
     Consumer { attachments: SmallVec<[AttachmentId; 1]>, wildcard: Option<Box<Wildcard>> },
     /// it sends to us, always to one address
@@ -53,23 +52,23 @@ pub(super) enum Link {
     Coordinator(Box<Coordinator>),
 }
 
-/// The request of a link with wildcards to every address that it reaches.
+/// The request of a link with wildcards to each address that it matches.
 #[derive(Clone)]
 pub(super) struct Wildcard {
     pub(super) name: Box<str>,
     pub(super) consuming: Consuming,
 }
 
-/// A link to the anonymous terminus: one attachment an address it has used. A link to the
-/// management node is one, too, by which the node sends answers.
+/// A link to the anonymous terminus, with one attachment for each address that it has used. A link
+/// to the management node is one too: the node sends its answers through it.
 pub(super) struct Anonymous {
     pub(super) window: Window,
     pub(super) routes: HashMap<Box<str>, Route>,
     /// its name, if its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
-    /// attachments that are no routes any more, until the last word of their homes
+    /// former routes, until the last commands of their homes
     pub(super) past: Vec<AttachmentId>,
-    /// where the delivery in progress goes; `None` while its rest is discarded
+    /// the route of the delivery in progress; `None` while its rest is discarded
     pub(super) current: Option<(AttachmentId, u16)>,
     /// the beginning of a delivery whose `to` is in a later frame
     pub(super) beginning: Option<Beginning>,
@@ -81,9 +80,9 @@ pub(super) struct Anonymous {
 
 pub(super) struct Beginning {
     pub(super) bytes: Vec<u8>,
-    /// from how many bytes on to look for `to` again: twice as many each time, so that small frames
-    /// cost no more
-    pub(super) look_at: usize,
+    /// the number of bytes at which the search for `to` is repeated; it doubles each time, so that
+    /// many small frames do not repeat the search
+    pub(super) next_scan: usize,
     /// the sender's state, encoded, if a frame had one
     pub(super) state: Option<Box<[u8]>>,
     pub(super) tag: Box<[u8]>,
@@ -103,14 +102,14 @@ impl Anonymous {
         }
     }
 
-    /// Forgets where some names lead. Their attachments stay for now.
-    pub(super) fn give_up(&mut self, which: impl Fn(&str, &Route) -> bool) {
+    /// Drops the routes that `which` selects. Their attachments stay for now.
+    pub(super) fn drop_routes(&mut self, which: impl Fn(&str, &Route) -> bool) {
         self.routes.retain(|name, route| {
-            let goes = which(name, route);
-            if goes {
+            let dropped = which(name, route);
+            if dropped {
                 self.past.push(route.attachment);
             }
-            !goes
+            !dropped
         });
     }
 }
@@ -121,28 +120,28 @@ pub(super) struct Route {
     pub(super) home: u16,
 }
 
-/// A node made for a link.
+/// A dynamic node of a link.
 pub(super) struct DynamicNode {
     pub(super) link: LinkId,
     pub(super) entry: Arc<AddressEntry>,
-    /// of a receiver of the management node: what requests call it
+    /// of a receiver at the management node: the name that requests use as reply-to
     pub(super) called: Option<Box<str>>,
 }
 
-/// A link that is answered once the homes of its addresses have it.
+/// A link whose attach is answered once the homes of its addresses have answered.
 pub(super) struct Attaching {
     pub(super) link: LinkId,
-    /// the peer's attach
+    /// the name in the peer's attach, for a refusal
     pub(super) name: Box<str>,
     pub(super) reply: AttachReply,
-    /// attachments whose homes have yet to answer
+    /// attachments whose homes have not answered
     pub(super) waits_for: usize,
-    /// why one of them will not have it
+    /// the error of a home that refused
     pub(super) refusal: Option<Error>,
 }
 
 /// A space, and the rights there.
-pub(super) type Home = (SpaceKey, Rights);
+pub(super) type Access = (SpaceKey, Rights);
 
 pub(super) struct Conn {
     pub(super) machine: Connection,
@@ -154,66 +153,66 @@ pub(super) struct Conn {
     pub(super) mechanism: Option<&'static str>,
     /// its container id
     pub(super) container: Box<str>,
-    /// it takes no other settlement mode than its sending links request
+    /// it supports only the settlement mode that its sending links request
     pub(super) insists_on_settle_mode: bool,
     /// its space and rights, once it is open
-    pub(super) home: Option<Home>,
+    pub(super) access: Option<Access>,
     pub(super) links: Vec<Link>,
-    /// the numbers of all links that may be held
+    /// the numbers of all links that may be held back
     pub(super) held_links: BTreeSet<u32>,
-    /// the dynamic nodes of its links: deleted with link or connection
+    /// the dynamic nodes of its links, deleted with the link or the connection
     pub(super) dynamic: Vec<DynamicNode>,
-    /// the budget of its temporary queues, once it has had one
+    /// the budget of its temporary queues, once it has one
     pub(super) temporary: Option<Arc<Budget>>,
-    /// requests of its that are with homes of addresses
+    /// its management requests that wait for homes of addresses
     pub(super) questions: Vec<Question>,
     /// the attach that waits for the connection to arrive on another shard
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
-    /// the attach that waits until the link it takes over has ended elsewhere
+    /// the attach that waits for the end of the link that it takes over
     pub(super) stealing: Option<Box<Stealing>>,
     /// the attach that waits for its address to be created
     pub(super) creating: Option<Box<Creating>>,
-    /// the link that waits for its answer; later input of the peer waits, too
+    /// the attach that waits for homes; later input of the peer waits, too
     pub(super) attaching: Option<Box<Attaching>>,
-    /// until when it may stay, if what let it in ends
+    /// when its login expires, if it does
     pub(super) expires: Option<Time>,
     /// the renewal that is due before that
     pub(super) renewal: Option<Box<Renewal>>,
-    /// the names its links were given for, by their numbers, where not everything is allowed
+    /// the names whose rights its links use, by link number; unused if it has all rights
     pub(super) claimed: Vec<Option<Box<str>>>,
-    /// the names of its links, by their numbers, which no other connection of its container has
+    /// the registered names of its links, by link number
     names: Vec<Option<LinkName>>,
     /// its links that can be resumed
     pub(super) resuming: Option<Box<Resuming>>,
-    /// it has had a link, and moves no more
+    /// it has had a link, and no longer moves to another shard
     pub(super) settled_here: bool,
-    /// its place among the connections of its space, and those of its links by their numbers
-    pub(super) place: Option<CountGuard>,
-    pub(super) link_places: Vec<Option<CountGuard>>,
-    /// links that have a place
+    /// the count guards of the connection, and of its links by link number
+    pub(super) count_guard: Option<CountGuard>,
+    pub(super) link_guards: Vec<Option<CountGuard>>,
+    /// links with a count guard
     pub(super) link_count: usize,
-    /// work done for it while it was not read, in nanoseconds
+    /// work done for it outside of its own input, in nanoseconds
     pub(super) work_nanos: u64,
     /// its traffic, and its rate limit
     pub(super) pacing: Pacing,
     /// its transactions, by their numbers
     pub(super) transactions: BTreeMap<u64, Transaction>,
-    /// in the list of connections the driver has to look at
+    /// it is in the list of dirty connections
     pub(super) dirty: bool,
-    /// its output was over the high-water mark: consumers on it count as having no credit
+    /// its output was over the high-water mark: its consumers get no deliveries
     pub(super) congested: bool,
-    /// a delivery found as many unsettled ones as a session may have: outcomes make room
+    /// a session had the most unsettled deliveries when one was dispatched: it waits for outcomes
     pub(super) starved: bool,
-    /// consumer attachments that found no room for either reason, in the order in which they are
-    /// asked again
-    pub(super) short: VecDeque<AttachmentId>,
-    /// producer attachments on it that are held back
+    /// consumer attachments that found no room for either reason, in the order in which they
+    /// continue
+    pub(super) waiting_for_room: VecDeque<AttachmentId>,
+    /// the number of its held-back producer attachments
     pub(super) holds: u32,
-    /// those of them because of which it is not read
+    /// the number of those that pause its input
     pub(super) stops: u32,
     /// bytes received while it was held back
     pub(super) held_bytes: u64,
-    /// its time-outs rest, because it is not read
+    /// its idle time-out is suspended, because its input is paused
     pub(super) unread: bool,
     /// the machine has ended
     pub(super) finished: bool,
@@ -228,7 +227,7 @@ impl Conn {
             mechanism: None,
             container: Box::default(),
             insists_on_settle_mode: false,
-            home: None,
+            access: None,
             links: Vec::new(),
             held_links: BTreeSet::new(),
             dynamic: Vec::new(),
@@ -244,8 +243,8 @@ impl Conn {
             names: Vec::new(),
             resuming: None,
             settled_here: false,
-            place: None,
-            link_places: Vec::new(),
+            count_guard: None,
+            link_guards: Vec::new(),
             link_count: 0,
             work_nanos: 0,
             pacing: Pacing::default(),
@@ -253,7 +252,7 @@ impl Conn {
             dirty: false,
             congested: false,
             starved: false,
-            short: VecDeque::new(),
+            waiting_for_room: VecDeque::new(),
             holds: 0,
             stops: 0,
             held_bytes: 0,
@@ -273,9 +272,9 @@ impl Conn {
         self.links[index] = link;
     }
 
-    /// Changes the window of a link that sends to us. `change` gets the credit that may be granted
-    /// at a time, and returns the credit to grant, if any. A link that has to do without waits for
-    /// the next share of its space.
+    /// Changes the window of a link that sends to us. `change` gets the share, the most credit of
+    /// one grant, and returns the credit to grant, if any. A link that gets none because the share
+    /// is 0 waits for the next share of its space.
     #[inline]
     pub(super) fn credit(&mut self, id: u32, change: impl FnOnce(&mut Window, u32) -> Option<u32>) -> Option<u32> {
         let share = self.pacing.share();
@@ -297,9 +296,9 @@ impl Conn {
         self.links.get_mut(id.0 as usize).map_or(Link::Vacant, |link| std::mem::replace(link, Link::Vacant))
     }
 
-    /// Notes the name that a link was given for, so that it goes when the right to it does.
+    /// Records the name whose right a link uses, so that the link ends with the right.
     pub(super) fn claim(&mut self, link: LinkId, name: &str) {
-        if self.home.as_ref().is_none_or(|(_, rights)| rights.is_everything()) {
+        if self.access.as_ref().is_none_or(|(_, rights)| rights.is_everything()) {
             return;
         }
         let index = link.0 as usize;
@@ -314,12 +313,12 @@ impl Conn {
         self.names.get(link.0 as usize).copied().flatten()
     }
 
-    /// All numbers of its links are below.
+    /// The upper bound of its link numbers, exclusive.
     pub(super) fn link_numbers(&self) -> u32 {
         self.links.len().max(self.names.len()) as u32
     }
 
-    /// Gives a link a name, or takes it away; the one before.
+    /// Sets or removes the name of a link; returns the previous one.
     pub(super) fn set_name(&mut self, link: LinkId, name: Option<LinkName>) -> Option<LinkName> {
         let index = link.0 as usize;
         if self.names.len() <= index {
@@ -333,23 +332,23 @@ impl Conn {
         self.authenticated.user.as_deref()
     }
 
-    /// The link counts among those of the space and of the connection.
-    pub(super) fn take_place(&mut self, link: LinkId, place: CountGuard) {
+    /// Counts a link among those of the space and of the connection.
+    pub(super) fn count_link(&mut self, link: LinkId, guard: CountGuard) {
         let index = link.0 as usize;
-        if self.link_places.len() <= index {
-            self.link_places.resize_with(index + 1, || None);
+        if self.link_guards.len() <= index {
+            self.link_guards.resize_with(index + 1, || None);
         }
-        self.link_count += usize::from(self.link_places[index].replace(place).is_none());
+        self.link_count += usize::from(self.link_guards[index].replace(guard).is_none());
     }
 
-    /// The link counts no more among those of the space.
+    /// Stops counting a link.
     pub(super) fn release_count(&mut self, link: LinkId) {
-        if let Some(place) = self.link_places.get_mut(link.0 as usize) {
-            self.link_count -= usize::from(place.take().is_some());
+        if let Some(guard) = self.link_guards.get_mut(link.0 as usize) {
+            self.link_count -= usize::from(guard.take().is_some());
         }
     }
 
-    /// Whether a link we send to listens to several addresses.
+    /// Whether a link that we send to has several addresses.
     pub(super) fn is_shared(&self, id: u32) -> bool {
         matches!(self.links.get(id as usize), Some(Link::Consumer { attachments, .. }) if attachments.len() > 1)
     }

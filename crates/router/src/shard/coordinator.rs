@@ -1,13 +1,13 @@
 //! The coordinator of a connection's transactions (part 4): control links, and postings and
 //! retirements.
 //!
-//! Transactions belong to the connection that declared them. Their ids are numbers, resolved per
-//! connection, so that ids of another connection are unknown. The contents of a transaction are
-//! held at the homes of its addresses: stored addresses of one space live together, temporary
-//! queues live with the connections that made them. A home learns of a transaction before the first
-//! message of it, and everything goes there in order. The state here is that of links and
-//! deliveries, and the commit over several homes (`discharging`). A transaction ends with its
-//! discharge, and is rolled back with the link that declared it.
+//! A transaction belongs to the connection that declared it. Its id is a number of that connection:
+//! ids of other connections are unknown. The homes of its addresses hold its messages: stored
+//! addresses of one space share a home, and a temporary queue has that of the connection that
+//! created it. A home receives the declaration before the first message, and all commands in order.
+//! This module holds the state of links and deliveries, `discharging` the commit over several
+//! homes. A transaction ends with its discharge; it is rolled back when the link that declared it
+//! ends.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use super::work::SETTLED_NANOS;
 use super::{ConnId, Request, Shard};
 use crate::core::{Arrival, AttachmentId, Ending, TRANSACTION_MESSAGES, TransactionId, home_of_token, rolled_back};
 
-/// Controls that may wait for their answers on one link.
+/// Control messages of one link that may wait for their outcomes.
 const CONTROLS_MAX: u32 = 100;
-/// Bytes of a control at most.
+/// Most bytes of a control message.
 const CONTROL_BYTES: u64 = 4096;
 /// Transactions of one connection that may be open at once.
 const OPEN_MAX: usize = 1000;
-/// Homes of a transaction that has several are notified at least this often that it is in use, in
-/// microseconds.
+/// Interval, in microseconds, of notifications to each of several homes that a transaction is in
+/// use: a home rolls back an idle one.
 const DIRTY_US: u64 = 60_000_000;
 /// The section that holds a control: amqp-value (3.2.8).
 const AMQP_VALUE: u64 = 0x77;
@@ -49,7 +49,7 @@ pub(super) struct Coordinator {
     pub(super) window: Window,
     /// the received parts of a control message
     beginning: Vec<u8>,
-    /// its source knows the outcome rejected
+    /// its source supports the outcome rejected
     rejects: bool,
 }
 
@@ -57,16 +57,16 @@ pub(super) struct Coordinator {
 pub(super) struct Transaction {
     /// the link that declared it
     link: LinkId,
-    /// where its messages are held, once there are any
+    /// the homes that hold its messages
     homes: Homes,
     /// when all of several homes were last notified that it is in use
     used: Time,
-    /// why it can only be rolled back
+    /// set: it can only be rolled back, for this reason
     refusal: Option<Error>,
     unsettled: Vec<Unsettled>,
 }
 
-/// A delivery that was retired and that its receiver has not settled: the commit does.
+/// A retired delivery that its receiver has not settled: the commit settles it.
 pub(super) struct Unsettled {
     session: SessionId,
     delivery_id: u32,
@@ -74,12 +74,12 @@ pub(super) struct Unsettled {
 }
 
 /// A state within a transaction.
-pub(super) fn within(number: u64, outcome: Outcome) -> DeliveryState {
+pub(super) fn transactional(number: u64, outcome: Outcome) -> DeliveryState {
     let (txn_id, outcome) = (number.to_be_bytes().to_vec(), Some(outcome));
     DeliveryState::Transactional(Box::new(TransactionalState { txn_id, outcome }))
 }
 
-/// The number of the transaction that is called so, if it is one of ours.
+/// The number in a transaction id; `None`: the id was not created here.
 fn number_of(txn_id: &[u8]) -> Option<u64> {
     txn_id.try_into().ok().map(u64::from_be_bytes)
 }
@@ -109,7 +109,7 @@ impl Shard {
     /// The peer requests a link to the coordinator.
     pub(super) fn attach_coordinator(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), Error> {
         let conn = &self.fabric.conns[id.key()];
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
         let space = space.ok_or_else(not_open)?;
         if let Some(to) = space.storage_home()
             && self.moves_to(id, to)
@@ -136,7 +136,7 @@ impl Shard {
         Ok(())
     }
 
-    /// A frame of a control.
+    /// Processes a frame of a control message.
     pub(super) fn control(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
@@ -204,7 +204,8 @@ impl Shard {
         Ok(number)
     }
 
-    /// Answers a control, with an error as its source knows how (4.2, 4.3).
+    /// Answers a control message: an error by the outcome rejected if the source supports it,
+    /// otherwise by a detach (4.2, 4.3).
     pub(super) fn answer_control(
         &mut self,
         id: ConnId,
@@ -229,7 +230,7 @@ impl Shard {
         self.release(id, &[link], &Departure::with(Ending::Lost, error));
     }
 
-    /// As `detach_with_error`, of all links of a session, which ends.
+    /// Ends a session with an error, after releasing the deliveries of its links.
     fn end_session_with_error(&mut self, id: ConnId, session: SessionId, error: Error) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let links: Vec<LinkId> = conn.machine.session_links(session).collect();
@@ -238,7 +239,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// A transaction ends: its homes are notified.
+    /// Discharges a transaction at its homes.
     fn discharge(
         &mut self,
         id: ConnId,
@@ -248,7 +249,7 @@ impl Shard {
         fail: bool,
     ) {
         let Transaction { homes, refusal, unsettled, .. } = transaction;
-        let space = self.fabric.conns.get(id.key()).and_then(|conn| conn.home.as_ref()).map(|(space, _)| *space);
+        let space = self.fabric.conns.get(id.key()).and_then(|conn| conn.access.as_ref()).map(|(space, _)| *space);
         let journal = space.map(|space| space.stored_home(self.shared.loads.len() as u16));
         let refusal = refusal.filter(|_| !fail).map(|cause| rolled_back(&cause));
         let discharging = Discharging { conn: id, fail, control, refusal, unsettled, homes, journal };
@@ -264,7 +265,7 @@ impl Shard {
         if result.is_ok() && !fail {
             let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
             for Unsettled { session, delivery_id, token } in unsettled {
-                // Its receiver may have settled it since, and another may have its number.
+                // The receiver may have settled it since, and a later delivery may have its id.
                 let mut known = conn.machine.unsettled(session, delivery_id, delivery_id);
                 if known.any(|(_, _, known)| known == token) {
                     drop(known);
@@ -279,7 +280,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// A control link has gone: the transactions it declared are rolled back (4.4).
+    /// A control link has ended: rolls back the transactions that it declared (4.4).
     pub(super) fn release_coordinator(&mut self, id: ConnId, link: LinkId) {
         self.discharges.forget_control(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
@@ -293,8 +294,7 @@ impl Shard {
         }
     }
 
-    /// The transaction of that id, of which `home` will hold a part; `TransactionId::NONE` if there
-    /// is none.
+    /// Adds `home` to the homes of a transaction; `TransactionId::NONE`: the id is unknown.
     fn enlist(&mut self, conn: u32, txn_id: &[u8], home: u16) -> TransactionId {
         let here = self.fabric.index;
         let number = number_of(txn_id).unwrap_or_default();
@@ -308,7 +308,7 @@ impl Shard {
         if is_new {
             known.homes.push(home);
         }
-        // One home would take a transaction for idle that is in use at another one.
+        // Without this, a home would treat a transaction as idle that is in use at another home.
         let stale = known.homes.len() > 1 && now.micros_since(known.used) >= DIRTY_US;
         let dirty = if stale { known.homes.clone() } else { Homes::new() };
         known.used = if stale || is_new { now } else { known.used };
@@ -321,13 +321,13 @@ impl Shard {
         transaction
     }
 
-    /// A transfer has a state: if that names a transaction (4.4.1), the frame is passed on as a
-    /// posting.
+    /// Handles a transfer with a state. If that is transactional (4.4.1), the frame is a posting.
+    /// `false`: it is not.
     #[cold]
     pub(super) fn post(&mut self, attachment: AttachmentId, home: u16, state: &[u8], arrival: Arrival<'_>) -> bool {
         let txn_id = match decode_state(state) {
             Ok(DeliveryState::Transactional(state)) => state.txn_id,
-            // States of other kinds are ignored, broken ones name an unknown transaction.
+            // Other states are ignored; a malformed state counts as an unknown transaction.
             Err(error) if error.condition != condition::NOT_IMPLEMENTED => Vec::new(),
             _ => return false,
         };
@@ -350,7 +350,7 @@ impl Shard {
         true
     }
 
-    /// Refuses a delivery that goes nowhere, at the link's own shard. If it is a posting its
+    /// Rejects a delivery without a destination, at the link's own shard. If it is a posting, its
     /// outcome is a transactional state (4.4.1), and its transaction can only be rolled back.
     pub(super) fn refuse_incoming(&mut self, id: ConnId, incoming: &Incoming<'_>, error: Error) {
         let transaction = match incoming.state {
@@ -363,23 +363,23 @@ impl Shard {
             _ if incoming.settled => {}
             TransactionId::NONE => conn.machine.settle(incoming.link, incoming.delivery_id, &rejected),
             TransactionId { number, .. } => {
-                conn.machine.settle_with(incoming.link, incoming.delivery_id, &within(number, rejected), true);
+                conn.machine.settle_with(incoming.link, incoming.delivery_id, &transactional(number, rejected), true);
             }
         }
         self.fabric.link_taken(id.key, incoming.link.0, 1);
         self.fabric.mark(id.key);
     }
 
-    /// A later transfer of a delivery that was refused may be the first to name its transaction.
+    /// Handles a later transfer of a refused delivery, which may be the first with a transaction.
     pub(super) fn posting_refused_before(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         if let Some(state) = incoming.state.filter(|_| !incoming.aborted) {
-            let what = "a message of it was refused before its last transfer";
+            let what = "a message of the transaction was refused before its last transfer";
             self.refuse_posting(id, state, Error::new(condition::PRECONDITION_FAILED, what));
         }
     }
 
-    /// A delivery with this state is refused: if it is a posting its transaction can only be rolled
-    /// back.
+    /// Handles the state of a refused delivery: if it is a posting, its transaction can only be
+    /// rolled back.
     pub(super) fn refuse_posting(&mut self, id: ConnId, state: &[u8], error: Error) -> TransactionId {
         match decode_state(state) {
             Ok(DeliveryState::Transactional(state)) => self.mark_rollback_only(id.key, &state.txn_id, error),
@@ -387,10 +387,9 @@ impl Shard {
         }
     }
 
-    /// Something that belongs to a transaction was refused: its commit is answered with a rollback
-    /// that names the first cause. The home keeps the cause if the transaction has one, so that
-    /// causes are in the order in which they arose. Names the transaction, or none if the
-    /// connection has no such one.
+    /// Makes a transaction fail: its commit becomes a rollback that reports the first cause. If the
+    /// transaction has a home, that keeps the cause, so that causes keep their order. Returns the
+    /// transaction; `TransactionId::NONE`: the id is unknown.
     pub(super) fn mark_rollback_only(&mut self, conn: u32, txn_id: &[u8], cause: Error) -> TransactionId {
         let number = number_of(txn_id).unwrap_or_default();
         let state = self.fabric.conns.get_mut(conn as usize);
@@ -406,8 +405,8 @@ impl Shard {
         transaction
     }
 
-    /// The peer has reported outcomes within a transaction (4.4.2). Those of addresses that store
-    /// nothing can be part of none: their links are detached.
+    /// Handles outcomes within a transaction (4.4.2). Direct addresses do not support transactions:
+    /// links at them are detached.
     pub(super) fn retire(
         &mut self,
         id: ConnId,
@@ -419,7 +418,7 @@ impl Shard {
     ) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if number_of(txn_id).is_none_or(|number| !conn.transactions.contains_key(&number)) {
-            // There is no link to blame: a disposition is the session's.
+            // A disposition belongs to a session, not to a link.
             return self.end_session_with_error(id, session, unknown());
         }
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
@@ -477,8 +476,8 @@ impl Shard {
         known.refusal.get_or_insert(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
     }
 
-    /// The peer has answered deliveries of ours as only a coordinator can (4.5.5): its session
-    /// ends.
+    /// The peer reported the outcome declared, which only a coordinator may (4.5.5): ends its
+    /// session.
     pub(super) fn declared_by_receiver(&mut self, id: ConnId, session: SessionId) {
         let what = "disposition.state: declared is for messages to a coordinator";
         self.end_session_with_error(id, session, Error::new(condition::NOT_ALLOWED, what));

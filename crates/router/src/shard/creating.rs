@@ -1,8 +1,8 @@
-//! Links to addresses that their space has created on demand (`contracts.md` 6).
+//! Links to addresses that are created on demand (`contracts.md` 6).
 //!
-//! The attach waits with its connection, which is not read in the meantime, as with every attach
-//! that is not answered yet. It continues once a table is in force in which the name is an address,
-//! and is refused when the control plane refuses, or after [`CREATE_TIMEOUT_MS`]. No thread waits.
+//! The attach waits in its connection, whose input is paused until then, as with every unanswered
+//! attach. It continues once a table in force has an address for the name. It is refused when the
+//! control plane refuses, or after [`CREATE_TIMEOUT_MS`]. No thread waits.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use enmasse_amqp::types::{Attach, Error, Role, condition};
 use super::attach::check_right;
 use super::conn::Conn;
 use super::links::not_found;
-use super::terminus::asked_type;
+use super::terminus::requested_type;
 use super::{ConnId, DYNAMIC_PREFIX, Request, Shard};
 use crate::plan::{AddressType, Operation};
 use crate::table::Resolved;
@@ -30,7 +30,7 @@ pub struct WantedAddress {
     pub address: String,
     /// the type that the capabilities of its terminus request
     pub kind: Option<AddressType>,
-    /// the patterns of the space's `autoCreate` that stand for the name, in their order
+    /// the patterns of the space's `autoCreate` that match the name, in their order
     pub patterns: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Creating {
 
 impl Shard {
     /// Requests the creation of an attach's address, if it does not exist and the space creates
-    /// addresses. `None`: it waits for that.
+    /// addresses. `None`: the attach waits for the address.
     ///
     /// # Errors
     /// `amqp:unauthorized-access` without the right `create`, or without the right to use the
@@ -59,7 +59,7 @@ impl Shard {
         name: &str,
     ) -> Result<Option<Box<Attach>>, Error> {
         let conn = &self.fabric.conns[id.key()];
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
         let Some(space) = space.filter(|_| !name.starts_with(DYNAMIC_PREFIX)) else { return Ok(Some(attach)) };
         if !matches!(space.look_up(name), Resolved::Creatable) {
             return Ok(Some(attach));
@@ -70,7 +70,7 @@ impl Shard {
         let wanted = WantedAddress {
             space: space.name().to_owned(),
             address: name.to_owned(),
-            kind: asked_type(&attach),
+            kind: requested_type(&attach),
             patterns: space.creating(name).map(str::to_owned).collect(),
         };
         let user = conn.user().map(str::to_owned);
@@ -83,19 +83,19 @@ impl Shard {
         Ok(None)
     }
 
-    /// Why a message to a name goes nowhere. It has no link of its own that could wait for an
-    /// address to be created.
+    /// The error of a message to an unknown name. Its link does not wait for the creation of an
+    /// address.
     pub(super) fn unknown(&self, conn: &Conn, name: &str) -> Error {
         let mut error = not_found(name);
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
         if space.is_some_and(|space| matches!(space.look_up(name), Resolved::Creatable)) {
             error.description = Some(format!("{}, or attach a link to it", error.description.unwrap_or_default()));
         }
         error
     }
 
-    /// There will be no address for the attach of that number, if it waits still: why, for its
-    /// peer. Pass the connection's unread bytes to `input` afterwards.
+    /// Refuses the attach with that number, if it still waits for its address. Pass the unread
+    /// bytes of the connection to `input` afterwards.
     pub fn creation_refused(&mut self, id: ConnId, number: u64, error: Error) {
         if !self.knows(id) {
             return;
@@ -107,7 +107,7 @@ impl Shard {
         }
     }
 
-    /// An attach whose address was not created has timed out.
+    /// Refuses an attach whose wait for its address has timed out.
     pub(super) fn give_up_creation(&mut self, now: Time, id: ConnId) {
         let conn = &mut self.fabric.conns[id.key()];
         if let Some(creating) = conn.creating.take_if(|creating| creating.until <= now) {
@@ -116,12 +116,12 @@ impl Shard {
         }
     }
 
-    /// A new table is in force: the attach of a connection continues if its address exists now, or
+    /// Continues the waiting attach of a connection after a new table, if its address exists now or
     /// the space no longer creates it.
-    pub(super) fn go_on_created(&mut self, id: ConnId) {
+    pub(super) fn continue_created_attach(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let table = Arc::clone(&self.table);
-        let space = conn.home.as_ref().and_then(|(space, _)| table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| table.space(*space));
         let waits = |name: &str| space.is_some_and(|space| matches!(space.look_up(name), Resolved::Creatable));
         if let Some(creating) = conn.creating.take_if(|creating| !waits(&creating.name)) {
             self.attach(id, creating.link, creating.attach);

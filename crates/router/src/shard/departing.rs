@@ -1,12 +1,12 @@
 //! Links that end, alone or together, for any reason.
 //!
-//! It takes two phases for all links that end together. First each is taken from its connection,
-//! and its consumers are stalled at the homes of their addresses. Deliveries are returned and
-//! attachments removed only after that: otherwise deliveries of one link would be dispatched to the
-//! next link of the same dying connection, again and again. A batch keeps its order, so on another
-//! shard too all stalls come before the first delivery that is returned.
+//! Links that end together end in two phases. The first removes each link from its connection and
+//! stalls its consumers at the homes of their addresses. The second returns deliveries and removes
+//! attachments. In one phase, a delivery of the first link would be dispatched to the next link of
+//! the same closing connection, and so on. Batches keep their order, so other shards also process
+//! all stalls before the first returned delivery.
 //!
-//! The homes decide about deliveries without an outcome, by `core::Ending`.
+//! The homes decide by `core::Ending` about deliveries without an outcome.
 
 use std::collections::VecDeque;
 
@@ -22,14 +22,14 @@ use crate::core::{AttachmentId, Ending, Hold, home_of_token};
 #[derive(Clone, Debug)]
 pub(super) struct Departure {
     pub(super) ending: Ending,
-    /// its terminus goes, too
+    /// its terminus ends, too
     pub(super) closed: bool,
-    /// the error for the detach, unless the peer knows it
+    /// the error of the detach to send; `None`: no detach
     pub(super) error: Option<Error>,
 }
 
 impl Departure {
-    /// Of a link that its client, its session or its connection has ended already.
+    /// Of a link that its client, its session or its connection has already ended.
     pub(super) const fn silent(ending: Ending, closed: bool) -> Self {
         Self { ending, closed, error: None }
     }
@@ -40,15 +40,15 @@ impl Departure {
     }
 }
 
-/// Attachments that leave their addresses in one turn, a few microseconds each: a connection with
-/// many links that breaks off does not hold up the others of its worker.
+/// Attachments removed from their addresses in one turn, a few microseconds each: a connection with
+/// many links that breaks off does not delay others of its worker.
 const TURN_DEPARTURES: usize = 512;
 
-/// Attachments on their way out.
+/// Attachments to be removed from their addresses.
 pub(super) struct Departures {
-    /// those that have to wait for a later turn, in order
+    /// those for later turns, in order
     waiting: VecDeque<(AttachmentId, Ending, bool)>,
-    /// how many more may leave in this turn
+    /// number that may still be removed in this turn
     room: usize,
 }
 
@@ -57,7 +57,7 @@ impl Departures {
         Self { waiting: VecDeque::new(), room: TURN_DEPARTURES }
     }
 
-    /// Whether one more may leave now without overtaking another.
+    /// Whether one more may be removed now without overtaking another.
     fn are_due(&self) -> bool {
         self.room > 0 && self.waiting.is_empty()
     }
@@ -68,12 +68,12 @@ pub(super) struct Departing {
     conn: ConnId,
     link: LinkId,
     state: Link,
-    farewell: Departure,
-    /// it may be resumed: its messages stay held
+    departure: Departure,
+    /// it may be resumed: its home keeps its unsettled deliveries
     resumable: bool,
 }
 
-/// Why links end that a peer or a violation of its has ended.
+/// The ending of links that the peer, or its violation of the protocol, has ended.
 pub(super) const fn ending_by(by: ClosedBy) -> Ending {
     match by {
         ClosedBy::Peer => Ending::ByClient,
@@ -82,7 +82,8 @@ pub(super) const fn ending_by(by: ClosedBy) -> Ending {
 }
 
 impl Shard {
-    /// The machine has reported the end of a link; `ended`: its session has ended, with all links.
+    /// The machine has reported the end of a link. `ended`: its session, if that ended with all its
+    /// links.
     pub(super) fn link_over(&mut self, id: ConnId, link: LinkId, closed: bool, by: ClosedBy, ended: Option<SessionId>) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let known = conn.links.get(link.0 as usize).is_some_and(|link| !matches!(link, Link::Vacant));
@@ -94,15 +95,15 @@ impl Shard {
     }
 
     /// Links of a connection end together.
-    pub(super) fn release(&mut self, id: ConnId, links: &[LinkId], farewell: &Departure) {
+    pub(super) fn release(&mut self, id: ConnId, links: &[LinkId], departure: &Departure) {
         let mut departing = Vec::with_capacity(links.len());
         for link in links {
-            self.begin_departure(id, *link, farewell.clone(), &mut departing);
+            self.begin_departure(id, *link, departure.clone(), &mut departing);
         }
         self.finish_departures(departing);
     }
 
-    /// All links of a connection end, and with them the nodes that were made for them.
+    /// Ends all links of a connection, and its dynamic nodes.
     pub(super) fn release_all(&mut self, id: ConnId, ending: Ending) {
         let mut departing = Vec::new();
         self.begin_all(id, ending, &mut departing);
@@ -122,7 +123,7 @@ impl Shard {
     pub(super) fn finish_all(&mut self, id: ConnId) {
         self.delete_dynamic(id, |_| true);
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            (conn.place, conn.expires, conn.renewal) = (None, None, None);
+            (conn.count_guard, conn.expires, conn.renewal) = (None, None, None);
         }
     }
 
@@ -132,26 +133,26 @@ impl Shard {
         &mut self,
         id: ConnId,
         link: LinkId,
-        farewell: Departure,
+        departure: Departure,
         departing: &mut Vec<Departing>,
     ) {
         self.release_name(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         conn.release_count(link);
-        let resumable = !farewell.closed && conn.is_resumable(link);
+        let resumable = !departure.closed && conn.is_resumable(link);
         conn.set_resumable(link, false);
         let state = conn.take_link(link);
         if let Link::Consumer { attachments, .. } = &state {
             attachments.iter().for_each(|attachment| self.stall_permanently(*attachment));
         }
-        departing.push(Departing { conn: id, link, state, farewell, resumable });
+        departing.push(Departing { conn: id, link, state, departure, resumable });
     }
 
-    /// The second phase, when all links that end together have been through the first.
+    /// The second phase, after the first phase of all links that end together.
     pub(super) fn finish_departures(&mut self, departing: Vec<Departing>) {
-        for Departing { conn, link, state, farewell, resumable } in &departing {
+        for Departing { conn, link, state, departure, resumable } in &departing {
             if matches!(state, Link::Consumer { .. }) {
-                self.give_back(*conn, *link, farewell.ending, *resumable);
+                self.give_back(*conn, *link, departure.ending, *resumable);
             }
         }
         let mut conns: Vec<ConnId> = departing.iter().map(|departing| departing.conn).collect();
@@ -165,8 +166,8 @@ impl Shard {
         }
     }
 
-    /// Returns the deliveries of a consumer that it did not answer for; `kept`: they stay held for
-    /// it.
+    /// Returns the unsettled deliveries of a consumer to their homes; `kept`: the home keeps them
+    /// for the resumed link.
     fn give_back(&mut self, id: ConnId, link: LinkId, ending: Ending, kept: bool) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let mut tokens = std::mem::take(&mut self.settled);
@@ -189,9 +190,9 @@ impl Shard {
         self.settled = tokens;
     }
 
-    /// A link leaves its addresses.
-    fn leave(&mut self, Departing { conn: id, link, state, farewell, .. }: Departing) {
-        let Departure { ending, closed, error } = farewell;
+    /// Removes a link from its addresses.
+    fn leave(&mut self, Departing { conn: id, link, state, departure, .. }: Departing) {
+        let Departure { ending, closed, error } = departure;
         match state {
             Link::Vacant => {}
             Link::Producer { attachment, .. } => self.detach_attachment(attachment, ending, closed),
@@ -208,14 +209,14 @@ impl Shard {
         }
         self.delete_dynamic(id, |node| node.link == link && (closed || node.called.is_some()));
         if let (Some(error), Some(conn)) = (error, self.fabric.conns.get_mut(id.key())) {
-            // A stolen link continues elsewhere, and so does its terminus.
+            // A stolen link continues on another connection with the same terminus.
             let closed = error.condition != condition::LINK_STOLEN;
             conn.machine.detach(link, closed, Some(error));
             self.fabric.mark(id.key);
         }
     }
 
-    /// The home of a consumer dispatches nothing more to it, and later credit does not change that.
+    /// Makes the home of a consumer dispatch no more deliveries to it, even after later credit.
     fn stall_permanently(&mut self, attachment: AttachmentId) {
         let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.leaving = true;
@@ -227,7 +228,7 @@ impl Shard {
         }
     }
 
-    /// Takes an attachment from its home; `closed`: its link will not return.
+    /// Removes an attachment from its home; `closed`: its link is not resumed.
     pub(super) fn detach_attachment(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
         let Some(gone) = self.fabric.attachments.get(attachment).copied() else { return };
         if let Some(attachment) = self.fabric.attachments.get_mut(attachment) {
@@ -237,11 +238,11 @@ impl Shard {
             self.fabric.link_held(gone.conn, gone.link, gone.held, Hold::No);
         }
         let home = gone.home;
-        // A violation closes a link too, but no subscription: only its client does.
+        // A violation closes the link only; the client alone ends a subscription.
         let closed = closed && ending == Ending::ByClient;
         self.fabric.partial_deliveries.forget(attachment);
         if home == self.fabric.index {
-            // An anonymous link that stays is notified of what its route had still taken.
+            // An anonymous link that stays gets the remaining outcomes of its route at once.
             if self.departures.are_due() || self.fabric.is_anonymous(&gone) {
                 self.leave_address_now(attachment, ending, closed);
             } else {
@@ -249,15 +250,15 @@ impl Shard {
                 self.departures.waiting.push_back((attachment, ending, closed));
             }
         } else {
-            if !gone.parting {
+            if !gone.detaching {
                 self.fabric.outboxes[home as usize].push(Command::Detach { attachment, ending, closed });
             }
             self.fabric.attachments.leave(attachment);
         }
     }
 
-    /// An attachment of another shard leaves its address, which lives here: at once, or in a later
-    /// turn where too many have left in this one. Nothing is dispatched to it in the meantime.
+    /// Removes an attachment of another shard from its address here: at once, or in a later turn
+    /// if this turn has removed too many. Nothing is dispatched to it in the meantime.
     pub(super) fn leave_address(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
         if self.departures.are_due() {
             self.leave_address_now(attachment, ending, closed);
@@ -280,7 +281,7 @@ impl Shard {
         }
     }
 
-    /// The turn's share of the attachments that wait to leave their addresses.
+    /// Removes waiting attachments from their addresses, as many as one turn may.
     pub(super) fn leave_addresses(&mut self) {
         self.departures.room = TURN_DEPARTURES;
         while self.departures.room > 0
@@ -290,17 +291,17 @@ impl Shard {
         }
     }
 
-    /// Whether attachments wait to leave their addresses in the next turn.
+    /// Whether attachments wait to be removed in the next turn.
     #[must_use]
     pub fn has_departures(&self) -> bool {
         !self.departures.waiting.is_empty()
     }
 
-    /// Ends those of a connection's dynamic nodes that are to go.
-    fn delete_dynamic(&mut self, id: ConnId, goes: impl Fn(&DynamicNode) -> bool) {
+    /// Ends the dynamic nodes of a connection that `which` selects.
+    fn delete_dynamic(&mut self, id: ConnId, which: impl Fn(&DynamicNode) -> bool) {
         let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node ended with the link that created it");
         while let Some(conn) = self.fabric.conns.get_mut(id.key())
-            && let Some(at) = conn.dynamic.iter().position(&goes)
+            && let Some(at) = conn.dynamic.iter().position(&which)
         {
             let DynamicNode { entry, .. } = conn.dynamic.swap_remove(at);
             self.end_node(&entry, &error);

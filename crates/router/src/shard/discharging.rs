@@ -1,10 +1,10 @@
 //! The discharge of a transaction (4.4) at all of its homes.
 //!
-//! A transaction has one home as a rule, which commits it. With temporary queues it may have
-//! several, of which at most one has something for the journal. Then all others prepare first: each
-//! admits its messages, in memory, and can commit from then on. When all have, the home with the
-//! journal commits, and its answer holds for all. So nothing is available before the commit is on
-//! disk, and one refusal rolls all back.
+//! A transaction usually has one home, which commits it. With temporary queues it may have several,
+//! of which at most one writes to the journal. Then all others prepare first: each admits its
+//! messages in memory and can commit from then on. After that the home with the journal commits,
+//! and its result applies to all. So no message is available before the commit is on disk, and one
+//! refusal rolls all homes back.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use super::coordinator::Unsettled;
 use super::{ConnId, Shard};
 use crate::core::TransactionId;
 
-/// Shards where a transaction is held, in the order in which it came there.
+/// The homes of a transaction, in the order in which they were added.
 pub(super) type Homes = SmallVec<[u16; 1]>;
 
-/// A transaction of which the discharge is under way.
+/// A transaction during its discharge.
 pub(super) struct Discharging {
     pub(super) conn: ConnId,
     /// the client requested a rollback
     pub(super) fail: bool,
-    /// the control message to answer, unless its link has gone
+    /// the control message to answer, unless its link has ended
     pub(super) control: Option<(LinkId, u32)>,
-    /// why it is rolled back instead of committed, for the client
+    /// set: a commit is rolled back instead, for this reason
     pub(super) refusal: Option<Error>,
     pub(super) unsettled: Vec<Unsettled>,
     pub(super) homes: Homes,
@@ -42,7 +42,7 @@ enum Step {
     Prepare,
     /// the home with the journal commits
     Journal,
-    /// all that are left commit, or roll back
+    /// all remaining homes commit, or roll back
     End,
 }
 
@@ -53,13 +53,13 @@ struct Pending {
     waits_for: usize,
 }
 
-/// The discharges under way of all connections of a shard, by the numbers of their transactions.
-/// They outlive their connections: homes that have prepared need the decision.
+/// The discharges in progress of a shard's connections, by the numbers of their transactions. They
+/// outlive their connections: homes that have prepared need the decision.
 #[derive(Default)]
 pub(super) struct Discharges(BTreeMap<u64, Pending>);
 
 impl Discharges {
-    /// A control link has ended: its answers are dropped.
+    /// Drops the answers for a control link that has ended.
     pub(super) fn forget_control(&mut self, conn: ConnId, link: LinkId) {
         for Pending { discharging, .. } in self.0.values_mut().filter(|pending| pending.discharging.conn == conn) {
             discharging.control = discharging.control.filter(|(of, _)| *of != link);
@@ -68,7 +68,7 @@ impl Discharges {
 }
 
 impl Shard {
-    /// Something for a home of transactions; here at once.
+    /// Sends a command to a home of transactions; runs it at once if that is this shard.
     pub(super) fn send_to_home(&mut self, home: u16, entry: Command) {
         if home != self.fabric.index {
             return self.fabric.outboxes[home as usize].push(entry);
@@ -115,19 +115,19 @@ impl Shard {
                 pending.discharging.refusal.get_or_insert(error);
             }
             if pending.waits_for == 0 {
-                self.go_on_with_discharge(transaction);
+                self.continue_discharge(transaction);
             }
         }
     }
 
-    fn go_on_with_discharge(&mut self, transaction: TransactionId) {
+    fn continue_discharge(&mut self, transaction: TransactionId) {
         let Some(pending) = self.discharges.0.get_mut(&transaction.number) else { return };
         let Discharging { refusal, homes, journal, .. } = &pending.discharging;
         let fail = refusal.is_some();
         let with_journal = homes.iter().copied().filter(|home| Some(*home) == *journal);
         let others = homes.iter().copied().filter(|home| Some(*home) != *journal);
         let (step, requested): (Step, Homes) = match pending.step {
-            // A home that refused has no state of it any more, and confirms the rollback.
+            // A home that refused has no state of the transaction, and confirms the rollback.
             Step::Prepare if fail => (Step::End, homes.clone()),
             Step::Prepare if with_journal.clone().next().is_some() => (Step::Journal, with_journal.collect()),
             Step::Prepare | Step::Journal => (Step::End, others.collect()),

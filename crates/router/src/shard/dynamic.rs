@@ -1,9 +1,9 @@
 //! Dynamic nodes (part 3, 3.5.3; `contracts.md` 6): temporary queues, temporary topics and direct
-//! nodes, made at attach and deleted with the link or the connection that made them.
+//! nodes, created at attach and deleted with the link or the connection that created them.
 //!
-//! Their names are 128 random bits, so knowing one is the right to send to it; only the connection
-//! that made it may receive. The registry is shared by all shards and touched at attach, or when an
-//! anonymous sender first names a node: never once a message.
+//! Their names are 128 random bits: a client that knows one may send to it. Only the connection
+//! that created a node may receive from it. All shards share the registry. It is used at attach,
+//! and when an anonymous sender first names a node, never per message.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -29,7 +29,7 @@ pub struct DynamicNodes {
 struct Nodes {
     by_name: HashMap<(SpaceKey, String), Arc<AddressEntry>>,
     keys: HashSet<AddressKey>,
-    /// where to look for the next key that is free
+    /// where the search for a free key starts
     next_key: u32,
     spaces: HashMap<SpaceKey, Use>,
 }
@@ -42,7 +42,7 @@ struct Use {
 }
 
 impl Nodes {
-    /// A key that no node has: some may be older than a billion others.
+    /// A free key. The counter wraps around, so keys of old nodes are skipped.
     fn take_key(&mut self) -> AddressKey {
         loop {
             let key = AddressKey(DYNAMIC_KEYS.start + self.next_key % DYNAMIC_KEYS.len() as u32);
@@ -55,8 +55,8 @@ impl Nodes {
 }
 
 impl DynamicNodes {
-    /// Makes a node that lives on shard `home`, and names the counter of bytes in temporary queues
-    /// of the space. `random`: 16 unpredictable bytes.
+    /// Creates a node whose home is shard `home`. Returns it with the counter of bytes in temporary
+    /// queues of the space. `random`: 16 unpredictable bytes.
     pub(super) fn create(
         &self,
         space: SpaceKey,

@@ -1,5 +1,5 @@
-//! Output of a shard for its driver: facts for logs and the console, taken in batches, and the few
-//! operations that need much time or another thread.
+//! Output of a shard for its driver: facts for logs and the console, and the few operations that
+//! are slow or need another thread.
 
 use enmasse_amqp::sasl::PlainCheck;
 use enmasse_amqp::time::Time;
@@ -7,7 +7,7 @@ use enmasse_amqp::time::Time;
 use super::{ConnId, WantedAddress};
 use crate::table::{Question, Refusal, SpaceKey};
 
-/// A fact about a connection, for the watcher of the node.
+/// A fact about a connection, for the observer of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// The peer has opened the connection.
@@ -38,7 +38,7 @@ pub enum Fact {
     },
     /// The connection has ended.
     Closed {
-        /// the error condition, unless it was closed in peace
+        /// the error condition, unless it was closed without an error
         condition: Option<String>,
         /// the error's description
         description: Option<String>,
@@ -61,44 +61,44 @@ pub enum Request {
     CheckPlain {
         /// the waiting connection
         conn: ConnId,
-        /// the space it would come into, if there is one
+        /// the space of the login, if it exists
         space: Option<SpaceKey>,
-        /// the user has logged in from there within a day
+        /// the user has logged in from this source within a day
         known: bool,
         /// the password to check
         check: PlainCheck,
     },
-    /// Ask the service that a question names, then call `judged`.
+    /// Send the question to the service that it names, then call `judged`.
     Ask {
         /// the waiting connection
         conn: ConnId,
-        /// whether it waits to come in, or to stay
+        /// whether it is a new login or a renewal
         subject: LoginSubject,
         /// the question
         question: Question,
     },
-    /// Have an address created; only if there will be none, call `creation_refused`.
+    /// Request the creation of an address. Call `creation_refused` only if it is not created.
     Create {
         /// the waiting connection
         conn: ConnId,
-        /// of the attach that waits
+        /// number of the attach that waits
         number: u64,
         /// the address
         wanted: WantedAddress,
         /// the user, unless anonymous
         user: Option<String>,
-        /// from then on it waits no more
+        /// the end of the wait
         until: Time,
     },
     /// Take the connection out (`extract`) and pass it to shard `to` (`adopt`), socket and unread
     /// bytes included.
     Move {
-        /// which
+        /// the connection
         conn: ConnId,
-        /// where to
+        /// its new shard
         to: u16,
     },
-    /// Report it to the watcher.
+    /// Report a fact to the observer.
     Fact {
         /// the subject
         conn: ConnId,

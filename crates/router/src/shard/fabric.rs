@@ -1,6 +1,6 @@
 //! All state of a shard except its router: connections, attachments, and batches for other shards.
-//! The router speaks to links through it; an attachment of another shard is an entry in that
-//! shard's batch.
+//! The router calls links through it; a call for an attachment of another shard becomes a command
+//! in the batch for that shard.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use super::attach::check_right;
 use super::attachments::{Attachment, Attachments};
 use super::batch::{Command, CommandBatch};
 use super::conn::{Attaching, Conn, Link};
-use super::coordinator::within;
+use super::coordinator::transactional;
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
 use super::window::Window;
-use super::work::{DELIVERY_NANOS, WEIGHED_NANOS, Work};
+use super::work::{DELIVERY_NANOS, LINK_CHECK_NANOS, Work};
 use crate::core::{AttachmentId, Delivery, Ending, Hold, Links, TransactionId, Unsettled};
 use crate::plan::Operation;
 
@@ -28,19 +28,18 @@ pub(super) struct Fabric {
     pub(super) attachments: Attachments,
     pub(super) outboxes: Vec<CommandBatch>,
     pub(super) partial_deliveries: PartialDeliveries,
-    /// keys of connections that the driver has to look at
+    /// keys of connections with work for the driver
     pub(super) dirty: Vec<u32>,
-    /// deliveries that were sent settled to links that take no others, though their producers wait
-    /// for an outcome
+    /// deliveries sent settled, because their links require it, whose producers wait for an outcome
     pub(super) sent_settled: Vec<u64>,
-    /// deliveries larger than their receivers take
+    /// deliveries larger than their receivers allow
     pub(super) too_large: Vec<u64>,
     /// connections with a link that the home of its address refused
     pub(super) refused: Vec<u32>,
     /// connections and links where a long delivery of one address has ended and those of others may
     /// continue
     pub(super) freed: Vec<(u32, u32)>,
-    /// transactions of connections here that were discharged, or could not be
+    /// results of discharges of transactions of connections here
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// connections of spaces over their rate limit, by the time when they may continue
     pub(super) paced: BTreeSet<(Time, u32)>,
@@ -97,7 +96,7 @@ impl Fabric {
         }
     }
 
-    /// `count` deliveries of a link that sends to us wait no longer.
+    /// `count` deliveries of a link that sends to us have left its window.
     #[inline]
     pub(super) fn link_taken(&mut self, conn: u32, link: u32, count: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
@@ -107,14 +106,14 @@ impl Fabric {
         }
     }
 
-    /// Something is to be done before the turn ends.
-    pub(super) fn has_afterwork(&self) -> bool {
+    /// Whether deferred work must be done before the turn ends.
+    pub(super) fn has_deferred_work(&self) -> bool {
         let has_answers = !(self.sent_settled.is_empty() && self.too_large.is_empty());
         has_answers || !self.freed.is_empty() || !self.refused.is_empty() || !self.discharged.is_empty()
     }
 
-    /// Answers the link of a connection whose addresses have all answered. The shard itself reports
-    /// a refusal.
+    /// Answers an attach once the homes of all its addresses have answered. The shard reports a
+    /// refusal.
     fn answer_attach(&mut self, conn: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         if state.attaching.as_ref().is_none_or(|attaching| attaching.waits_for > 0) {
@@ -129,7 +128,7 @@ impl Fabric {
         }
     }
 
-    /// The home of a detached attachment says nothing more.
+    /// Frees a detached attachment: its home sends no more commands for it.
     pub(super) fn finish_detach(&mut self, attachment: AttachmentId) {
         let Some(gone) = self.attachments.remove(attachment) else { return };
         if gone.held != Hold::No {
@@ -141,7 +140,7 @@ impl Fabric {
         }
     }
 
-    /// A drain is answered once no address has anything left that the link has credit for.
+    /// Answers a drain once all addresses of the link have answered it.
     fn finish_drain(&mut self, conn: u32, link: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         let Some(Link::Consumer { attachments, .. }) = state.links.get(link as usize) else { return };
@@ -157,7 +156,7 @@ impl Fabric {
         matches!(link, Some(Link::Anonymous(_)))
     }
 
-    /// A long delivery ends before its time on a link: others may continue.
+    /// Aborts a partial delivery on a link, so that others may continue.
     fn abort_incoming(&mut self, conn: u32, link: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         let void = Outgoing { token: None, message_format: 0, first: false, more: false, aborted: true, payload: &[] };
@@ -192,8 +191,8 @@ impl Fabric {
         self.update_hold_back_pressure(conn);
     }
 
-    /// An address holds a link, or lets it go. The link continues only when all of its addresses
-    /// may, and an older link of its number may end late.
+    /// An address holds a link back, or lets it continue. The link is checked again: another of its
+    /// addresses may still hold it, or the call may be for an older link with this number.
     fn note_hold(&mut self, conn: u32, link: u32, hold: bool) {
         let state = self.conns.get(conn as usize).and_then(|state| state.links.get(link as usize));
         let held = hold || state.is_some_and(|link| self.is_held(link));
@@ -216,7 +215,7 @@ impl Fabric {
         }
     }
 
-    /// Counts input of a link although it is held.
+    /// Counts bytes received on a link while it is held back.
     #[cold]
     pub(super) fn count_held(&mut self, conn: u32, link: u32, bytes: usize) {
         let state = self.conns.get(conn as usize).and_then(|state| state.links.get(link as usize));
@@ -226,8 +225,8 @@ impl Fabric {
         }
     }
 
-    /// Holds the sessions of those links that are to be held. A session within a delivery of
-    /// another link stays open until its end: the waiting delivery may need just that.
+    /// Closes the session windows of held-back links. A session with a partial delivery of another
+    /// link stays open until the end of that delivery, for which the held-back one may wait.
     #[cold]
     pub(super) fn update_hold_back_pressure(&mut self, conn: u32) {
         let Some(state) = self.conns.get(conn as usize) else { return };
@@ -237,9 +236,9 @@ impl Fabric {
             let link = state.links.get(link.0 as usize);
             link.is_some_and(|link| !matches!(link, Link::Vacant | Link::Consumer { .. }))
         };
-        let going_on = state.machine.receiving().filter(|link| sends_to_us(link) && !is_held(link));
-        let open: BTreeSet<_> = going_on.filter_map(|link| state.machine.link_session(link)).collect();
-        self.work.nanos += (held.len() + open.len()) as u64 * WEIGHED_NANOS;
+        let continuing = state.machine.receiving().filter(|link| sends_to_us(link) && !is_held(link));
+        let open: BTreeSet<_> = continuing.filter_map(|link| state.machine.link_session(link)).collect();
+        self.work.nanos += (held.len() + open.len()) as u64 * LINK_CHECK_NANOS;
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         for link in held {
             let continues = state.machine.link_session(link).is_some_and(|session| open.contains(&session));
@@ -250,14 +249,14 @@ impl Fabric {
 }
 
 impl Fabric {
-    /// Dispatches a part of a delivery to a link of this shard: all of it, or the beginning of a
-    /// long one, whose rest waits until the output was written. `false`: none of it.
+    /// Writes a part of a delivery to a link of this shard: all of it, or the beginning of a long
+    /// one, whose rest waits until the output was written. `false`: nothing was written.
     #[inline]
     pub(super) fn write(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
         let Some(attachment) = self.attachments.get_mut(consumer) else { return false };
-        debug_assert!(!(attachment.leaving && delivery.first), "a link that ends is handed nothing more");
+        debug_assert!(!(attachment.leaving && delivery.first), "a delivery was dispatched to a link that ends");
         if !delivery.first && !attachment.sending {
-            // The rest of one that was given up.
+            // The rest of a delivery that `end_too_large` ended: discard it.
             return true;
         }
         let conn = attachment.conn;
@@ -267,7 +266,7 @@ impl Fabric {
             self.mark_congested(consumer);
             return false;
         }
-        // A receiver of settled deliveries sends no outcomes: taking them is accepting them.
+        // A receiver of settled deliveries sends no outcomes: count the delivery as accepted.
         let settles = delivery.token.is_some() && state.machine.sends_settled(LinkId(attachment.link));
         let (payload, rest) = delivery.payload.split_at(delivery.payload.len().min(PIECE_BYTES));
         let more = delivery.more || !rest.is_empty();
@@ -289,7 +288,7 @@ impl Fabric {
         };
         match taken {
             Ok(()) => {}
-            Err(SendError::TooLarge) => return self.give_up(consumer, delivery),
+            Err(SendError::TooLarge) => return self.end_too_large(consumer, delivery),
             Err(error) => {
                 if error == SendError::Unsettled {
                     state.starved = true;
@@ -321,21 +320,21 @@ impl Fabric {
         true
     }
 
-    /// An attachment found no room on its connection, which is congested or starved now.
+    /// Queues an attachment that found no room on its connection, which is congested or starved.
     #[cold]
     fn mark_congested(&mut self, consumer: AttachmentId) {
         let Some(attachment) = self.attachments.get_mut(consumer) else { return };
-        if !std::mem::replace(&mut attachment.short, true)
+        if !std::mem::replace(&mut attachment.waits_for_room, true)
             && let Some(state) = self.conns.get_mut(attachment.conn as usize)
         {
-            state.short.push_back(consumer);
+            state.waiting_for_room.push_back(consumer);
         }
     }
 
-    /// A link cannot take a delivery, or the rest of it, now or ever: the delivery is answered, and
-    /// its credit is restored.
+    /// Ends a delivery that is larger than its receiver allows: it gets an outcome, and its credit
+    /// is restored.
     #[cold]
-    fn give_up(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
+    fn end_too_large(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
         let Some(attachment) = self.attachments.get_mut(consumer) else { return false };
         let (conn, link) = (attachment.conn, attachment.link);
         if delivery.first {
@@ -380,7 +379,7 @@ impl Links for Fabric {
         let state = *state;
         let Some(conn) = self.conns.get_mut(state.conn as usize) else { return };
         let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link.0 == state.link) else {
-            // One of the addresses of a link that is up.
+            // The link is attached already; this address was added later.
             return answer.err().into_iter().for_each(|error| self.close(attachment, &error));
         };
         attaching.waits_for -= 1;
@@ -461,7 +460,7 @@ impl Links for Fabric {
         attachment.unanswered = attachment.unanswered.saturating_sub(1);
         let (conn, link) = (attachment.conn, attachment.link);
         if let Some(state) = self.conns.get_mut(conn as usize) {
-            let outcome = within(transaction.number, outcome.clone());
+            let outcome = transactional(transaction.number, outcome.clone());
             state.machine.settle_with(LinkId(link), delivery_id, &outcome, true);
             self.mark(conn);
         }
@@ -537,7 +536,7 @@ impl Links for Fabric {
             if std::mem::take(&mut attachment.draining) {
                 self.finish_drain(conn, link);
             } else {
-                // It was called off in the meantime, and the home counts the credit as returned.
+                // The drain was cancelled in the meantime, but the home has given up its credit.
                 self.freed.push((conn, link));
             }
         }
@@ -560,11 +559,11 @@ impl Links for Fabric {
         if !gone.attached && attaching.is_some_and(|attaching| attaching.link.0 == gone.link) {
             return self.attached(attachment, Err(error.clone()));
         }
-        // Messages of an anonymous link are still answered before the attachment ends.
+        // Outcomes of an anonymous link are still in flight: wait for them before the detach.
         if gone.home == self.index || !self.is_anonymous(&gone) {
             self.finish_detach(attachment);
         } else if let Some(state) = self.attachments.get_mut(attachment)
-            && !std::mem::replace(&mut state.parting, true)
+            && !std::mem::replace(&mut state.detaching, true)
         {
             let entry = Command::Detach { attachment, ending: Ending::ByNode, closed: false };
             self.outboxes[gone.home as usize].push(entry);
@@ -574,7 +573,7 @@ impl Links for Fabric {
         match state.links.get_mut(gone.link as usize) {
             Some(Link::Anonymous(anonymous)) => {
                 let last = self.attachments.get(attachment).is_none();
-                anonymous.give_up(|_, route| route.attachment == attachment);
+                anonymous.drop_routes(|_, route| route.attachment == attachment);
                 anonymous.past.retain(|other| !last || *other != attachment);
                 return;
             }
@@ -590,7 +589,7 @@ impl Links for Fabric {
             }
             _ => {}
         }
-        // Its deliveries were answered, or forgotten, where the address lived.
+        // The home of the address has already answered or dropped its deliveries.
         state.release_count(id);
         state.set_resumable(id, false);
         state.take_link(id);

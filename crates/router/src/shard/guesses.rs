@@ -2,18 +2,18 @@
 //!
 //! | attempt for a user | has to wait |
 //! |---|---|
-//! | from a source with fewer than [`FREE`] wrong passwords for this user | not at all |
+//! | from a source with fewer than [`FREE_FAILURES`] wrong passwords for this user | not at all |
 //! | with more | 1 s after the last of them, 2 s, 4 s, ... at most a minute |
 //! | the same, from a source from which this user has logged in within a day | at most 2 s |
-//! | from a source from which it has not, for a user with many wrong passwords of late | a minute after the first of them |
-//! | and when [`USER_PER_SECOND`] such attempts of all sources have begun within a second | until the next one |
+//! | from a new source with a wrong password, for a user with many of them in the last minute | a minute after the source's last one |
+//! | from any new source, after [`USER_PER_SECOND`] such attempts for the user within a second | until the next second |
 //!
-//! So guessing from many sources gets one attempt a minute from each, and the user logs in at once
-//! from a known source, and from a new source as soon as those sources have had their first
-//! attempt. Users are names, whether there are such users or not.
+//! So each of many guessing sources gets one attempt a minute. The user logs in at once from a
+//! known source, and from a new source once the guessing sources have used their first attempts.
+//! Names of nonexistent users are treated alike.
 //!
-//! Memory is bounded: of two generations the older one is dropped when the newer one is full.
-//! Successes are kept apart from failures, so that no guesses push them out.
+//! Memory is bounded: there are two generations, and the older is dropped when the newer is full.
+//! Successes and failures have separate maps, so that guesses cannot evict successes.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,8 +23,8 @@ use enmasse_amqp::time::Time;
 
 use crate::table::SpaceKey;
 
-/// Wrong passwords of one source for one user without a wait: people mistype.
-const FREE: u32 = 5;
+/// Wrong passwords of one source for one user without a delay: users mistype.
+const FREE_FAILURES: u32 = 5;
 const FIRST_WAIT_MS: u64 = 1_000;
 const WAIT_MAX_MS: u64 = 60_000;
 /// The longest wait of a source from which the user has logged in.
@@ -33,9 +33,10 @@ const KNOWN_WAIT_MAX_MS: u64 = 2_000;
 const KNOWN_MS: u64 = 24 * 3600 * 1000;
 /// How long failures count after the last one.
 const FAILED_MS: u64 = 600_000;
-/// Wrong passwords for one user within [`MANY_MS`], from sources without a success, that are many.
-const MANY: u32 = 100;
-const MANY_MS: u64 = 60_000;
+/// Wrong passwords for one user within [`ATTACK_MS`], from sources without a success, that count as
+/// an attack.
+const ATTACK_FAILURES: u32 = 100;
+const ATTACK_MS: u64 = 60_000;
 /// Attempts for one user a second, from all sources without a success.
 const USER_PER_SECOND: u32 = 200;
 /// Entries of one generation of each kind.
@@ -84,39 +85,39 @@ struct Failures {
     last: Time,
 }
 
-/// The attempts for a user's name from sources without a success.
+/// The attempts for a user name from sources without a success.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tried {
-    /// wrong passwords since the time
+struct UserAttempts {
+    /// wrong passwords since `since`
     failures: u32,
     since: Time,
-    /// attempts that have begun in the second after the time
+    /// attempts that began in the second after `second`
     begun: u32,
     second: Time,
 }
 
-/// Wrong and right passwords of late.
+/// Recent wrong and right passwords.
 #[derive(Debug)]
 pub struct Guesses {
     secret: u64,
     failures: Recent<Pair, Failures>,
     known: Recent<Pair, Option<Time>>,
-    users: Recent<User, Tried>,
+    users: Recent<User, UserAttempts>,
 }
 
 /// The result of an attempt to begin a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// the source has logged in as this user within a day
+    /// allowed: the source has logged in as this user within a day
     Known,
-    /// it has not
+    /// allowed, from another source
     New,
     /// too early: try again later
     Early,
 }
 
 impl Guesses {
-    /// Nothing is known. `secret` keeps peers from making up names that are taken for one another.
+    /// Without attempts. `secret` prevents that peers construct names whose hashes collide.
     #[must_use]
     pub fn new(secret: u64) -> Self {
         Self { secret, failures: Recent::new(), known: Recent::new(), users: Recent::new() }
@@ -127,13 +128,13 @@ impl Guesses {
         let user = self.user(space, user);
         let failures = self.failures.get(&(user, source)).filter(|found| now < found.last.plus_millis(FAILED_MS));
         let failures = failures.unwrap_or_default();
-        let wait_ms = backed_off(failures.count);
+        let wait_ms = delay_after_ms(failures.count);
         if self.is_known((user, source), now) {
             let early = now < failures.last.plus_millis(wait_ms.min(KNOWN_WAIT_MAX_MS));
             return if failures.count > 0 && early { Attempt::Early } else { Attempt::Known };
         }
         let tried = self.users.entry(user);
-        let many = tried.failures >= MANY && now < tried.since.plus_millis(MANY_MS);
+        let many = tried.failures >= ATTACK_FAILURES && now < tried.since.plus_millis(ATTACK_MS);
         let wait_ms = if many && failures.count > 0 { WAIT_MAX_MS } else { wait_ms };
         if failures.count > 0 && now < failures.last.plus_millis(wait_ms) {
             return Attempt::Early;
@@ -153,14 +154,14 @@ impl Guesses {
         *failures = Failures { count: before.saturating_add(1), last: now };
         if !self.is_known((user, source), now) {
             let tried = self.users.entry(user);
-            if now >= tried.since.plus_millis(MANY_MS) {
+            if now >= tried.since.plus_millis(ATTACK_MS) {
                 (tried.since, tried.failures) = (now, 0);
             }
             tried.failures = tried.failures.saturating_add(1);
         }
     }
 
-    /// The user has come in.
+    /// The user has logged in.
     pub fn succeeded(&mut self, space: Option<SpaceKey>, user: &str, source: IpAddr, now: Time) {
         let user = self.user(space, user);
         self.failures.remove(&(user, source));
@@ -178,9 +179,9 @@ impl Guesses {
     }
 }
 
-/// The wait after so many wrong passwords.
-fn backed_off(count: u32) -> u64 {
-    match count.checked_sub(FREE) {
+/// The delay after `count` wrong passwords.
+fn delay_after_ms(count: u32) -> u64 {
+    match count.checked_sub(FREE_FAILURES) {
         Some(more) => FIRST_WAIT_MS.checked_shl(more.min(16)).unwrap_or(WAIT_MAX_MS).min(WAIT_MAX_MS),
         None => 0,
     }
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn correct_password_ends_the_delay_and_makes_the_source_known_for_a_day() {
         let mut guesses = Guesses::new(7);
-        (0..FREE).for_each(|_| assert!(guess(&mut guesses, "alice", source(1), START)));
+        (0..FREE_FAILURES).for_each(|_| assert!(guess(&mut guesses, "alice", source(1), START)));
         assert_eq!(guesses.begin(SPACE, "alice", source(1), START), Attempt::Early);
         guesses.succeeded(SPACE, "alice", source(1), at(1_000));
         assert_eq!(guesses.begin(SPACE, "alice", source(1), at(1_000)), Attempt::Known);

@@ -13,7 +13,7 @@ use crate::core::{AddressKind, Arrival, AttachmentId, AttachmentRole, Delivery, 
 use crate::table::AddressEntry;
 
 impl Shard {
-    /// A frame of a delivery has come in.
+    /// Processes a frame of a delivery.
     #[inline]
     pub(super) fn incoming(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         if self.fabric.conns.get_mut(id.key()).is_some_and(|conn| conn.holds > 0) {
@@ -22,7 +22,7 @@ impl Shard {
         self.pass_on(id, incoming);
     }
 
-    /// The same on a connection of which a link is held back.
+    /// As `incoming`, on a connection with a held-back link.
     #[cold]
     fn incoming_held(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         self.fabric.count_held(id.key, incoming.link.0, incoming.payload.len());
@@ -80,7 +80,7 @@ impl Shard {
         }
     }
 
-    /// The peer has reported outcomes of our deliveries.
+    /// Handles outcomes that the peer reports for our deliveries.
     pub(super) fn disposition(
         &mut self,
         id: ConnId,
@@ -118,7 +118,7 @@ impl Shard {
         }
     }
 
-    /// Room for unsettled deliveries has come about.
+    /// Continues a connection that had too many unsettled deliveries, after some were settled.
     pub(super) fn resume_starved(&mut self, id: ConnId) {
         if let Some(conn) = self.fabric.conns.get(id.key())
             && conn.starved
@@ -127,9 +127,9 @@ impl Shard {
         }
     }
 
-    /// Accepts for receivers that take settled deliveries only, and reports deliveries that
-    /// receivers cannot take.
-    pub(super) fn answer_for_receivers(&mut self) {
+    /// Reports accepted for deliveries that were sent settled, and undeliverable for those larger
+    /// than their receivers allow.
+    pub(super) fn report_pending_outcomes(&mut self) {
         while let Some(token) = self.fabric.sent_settled.pop() {
             self.report_outcome(token, &Outcome::Accepted);
         }
@@ -139,8 +139,7 @@ impl Shard {
         }
     }
 
-    /// Long deliveries have ended on links that listen to several addresses: the others may
-    /// continue.
+    /// Continues links of several addresses on which a long delivery of one address has ended.
     pub(super) fn resume_freed(&mut self) {
         while let Some((key, link)) = self.fabric.freed.pop() {
             let Some(conn) = self.fabric.conns.get(key as usize) else { continue };
@@ -159,14 +158,14 @@ impl Shard {
         }
     }
 
-    /// The peer has granted credit to a link of ours. Without `drain` it calls off an earlier
-    /// drain.
+    /// Handles a flow of the peer for a link that we send to. A flow without `drain` cancels an
+    /// earlier drain.
     pub(super) fn granted(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
         if let Some(conn) = self.fabric.conns.get(id.key())
             && let Some(Link::Consumer { attachments, .. }) = conn.links.get(link.0 as usize)
         {
-            // All before the first is asked: it may answer at once, and does not answer for the
-            // others.
+            // Mark all attachments first: a home may answer at once, before the others have the
+            // drain.
             for attachment in attachments {
                 if let Some(state) = self.fabric.attachments.get_mut(*attachment) {
                     state.draining = drain;
@@ -177,8 +176,8 @@ impl Shard {
         self.credit(id, link, credit, drain);
     }
 
-    /// A link of ours may send `credit` more. Every attached address gets all of the credit: the
-    /// first delivery uses it, and a late one finds no room and waits for the next flow.
+    /// Passes `credit` of a link to its addresses. Each address gets all of it: the first delivery
+    /// uses it, and a later one finds no credit and waits for the next flow.
     fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let Some(Link::Consumer { attachments, .. }) = conn.links.get(link.0 as usize) else { return };
@@ -208,7 +207,7 @@ impl Shard {
         }
     }
 
-    /// The home knows that the attachment returns deliveries: none is in flight any more.
+    /// The home has stopped sending to an attachment that returns deliveries: none is in flight.
     pub(super) fn halted(&mut self, attachment: AttachmentId) {
         let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.refusing = false;
@@ -219,29 +218,29 @@ impl Shard {
         self.attachment_credit(attachment, credit, drain);
     }
 
-    /// A connection has room again: its attachments that had none continue in turn, until it is
-    /// full.
+    /// A connection has room again: its waiting attachments continue in turn, until it is full.
     pub(super) fn resume_congested(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         (conn.congested, conn.starved) = (false, false);
         while let Some(conn) = self.fabric.conns.get_mut(id.key())
             && !conn.congested
             && !conn.starved
-            && let Some(attachment) = conn.short.pop_front()
+            && let Some(attachment) = conn.waiting_for_room.pop_front()
         {
             let Some(state) = self.fabric.attachments.get_mut(attachment) else { continue };
-            state.short = false;
+            state.waits_for_room = false;
             let credit = conn.machine.credit(LinkId(state.link));
             self.attachment_credit(attachment, credit, false);
         }
     }
 
-    /// The home of an address dispatches a delivery to a link of this shard. One that finds no room
-    /// returns, and so does all that follows it until the home has halted: so the order is kept. A
-    /// later part of a long one cannot be returned: it waits here, and its home is asked to pause.
+    /// Handles a delivery from the home of an address for a link of this shard. If it finds no
+    /// room, it is returned, and so are all that follow until the home has halted: this keeps the
+    /// order. A later part of a long delivery cannot be returned: it waits here, and its home has
+    /// to pause.
     pub(super) fn dispatch_to_link(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
         let Some(state) = self.fabric.attachments.get_mut(attachment) else {
-            // Its home did not know that the consumer went.
+            // The consumer ended while the delivery was in flight.
             let Some(home) = self.fabric.attachments.left(attachment) else { return };
             return self.send_back(home, attachment, delivery);
         };
@@ -261,7 +260,7 @@ impl Shard {
         }
     }
 
-    /// Parts that waited for room on this shard are offered again. Whether none is left.
+    /// Writes waiting parts of a delivery while there is room. Returns whether none is left.
     fn retry_parts(&mut self, attachment: AttachmentId) -> bool {
         while let Some(part) = self.fabric.partial_deliveries.front(attachment) {
             if !self.fabric.write(attachment, &part.delivery()) {
@@ -303,19 +302,19 @@ impl Shard {
         }
     }
 
-    /// Where messages of a connection come from.
+    /// The origin of messages of a connection.
     fn origin(&self, id: ConnId) -> Origin {
         let container = self.fabric.conns.get(id.key()).map(|conn| &*conn.container).unwrap_or_default();
         Origin { connection: self.connection_number(id), container: container.into() }
     }
 
-    /// Stands for a connection on all shards, and never for another.
+    /// A number that identifies a connection on all shards; never reused.
     pub(super) fn connection_number(&self, id: ConnId) -> u128 {
         u128::from(self.fabric.index) << 64 | u128::from(id.key) << 32 | u128::from(id.serial)
     }
 }
 
-/// The full name a producer sends to, where receivers may request some names of the address only.
+/// The full name that a producer sends to, if receivers of the address may filter by name.
 pub(super) fn full_name(entry: &AddressEntry, name: &str) -> Option<Arc<str>> {
     entry.covers_below().then(|| Arc::from(name))
 }

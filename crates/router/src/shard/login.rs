@@ -1,5 +1,5 @@
-//! Logins: SASL on the server's side, and the space of `open` (`contracts.md` 4 and 5). `table`
-//! makes the decisions.
+//! Logins: the server side of SASL, and the space of `open` (`contracts.md` 4 and 5). `table` makes
+//! the decisions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,14 +8,14 @@ use enmasse_amqp::sasl::{Mechanism, Step};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
-use super::conn::{Conn, Home, Peer};
+use super::conn::{Access, Conn, Peer};
 use super::renewing::Renewal;
 use super::terminus::insists_on_settle_mode;
 use super::{Attempt, ConnId, Fact, Guesses, LoginSubject, Request, Shard};
 use crate::table::{self, Attempted, Authenticated, CountGuard, Handshake, Judged, Refusal};
 
-/// Records the result of a login attempt, if the password was judged.
-fn note_verdict(guesses: &Mutex<Guesses>, handshake: &mut Handshake, step: &Step<Authenticated>, now: Time) {
+/// Records the result of a login attempt, if its password was checked.
+fn record_attempt(guesses: &Mutex<Guesses>, handshake: &mut Handshake, step: &Step<Authenticated>, now: Time) {
     let is_right = match step {
         Step::Accepted { .. } => true,
         Step::Refused { code: SaslCode::Auth, .. } => false,
@@ -36,8 +36,8 @@ fn lock(guesses: &Mutex<Guesses>) -> MutexGuard<'_, Guesses> {
 }
 
 impl Shard {
-    /// Begins the exchange: the mechanisms of the peer, and whether it may skip SASL.
-    pub(super) fn greet(&mut self, peer: &Peer) -> (SaslPolicy, Authenticated, Box<Handshake>) {
+    /// Begins the handshake of a peer: its mechanisms, and whether SASL is optional.
+    pub(super) fn begin_handshake(&mut self, peer: &Peer) -> (SaslPolicy, Authenticated, Box<Handshake>) {
         let mut nonce = [0; 18];
         (self.entropy)(&mut nonce);
         let known = self.known(peer);
@@ -46,7 +46,7 @@ impl Shard {
             None => Authenticated::without_sasl(&self.table, &known),
         };
         let handshake = Handshake::new(Arc::clone(&self.table), known, nonce);
-        let optional = peer.vouched.is_some() || handshake.may_be_left_out();
+        let optional = peer.vouched.is_some() || handshake.is_optional();
         let policy = if optional { SaslPolicy::Optional } else { SaslPolicy::Required };
         (policy, authenticated, Box::new(handshake))
     }
@@ -68,8 +68,8 @@ impl Shard {
         self.exchange(id, |handshake| handshake.response(response));
     }
 
-    /// The answer to a `CheckPlain`; `None`: too many checks were waiting to take one more. Pass
-    /// the connection's unread bytes to `input` afterwards.
+    /// The answer to a `CheckPlain`; `None`: not checked, because too many checks were waiting.
+    /// Pass the connection's unread bytes to `input` afterwards.
     pub fn plain_checked(&mut self, id: ConnId, right: Option<bool>) {
         if self.knows(id) {
             self.exchange(id, |handshake| handshake.plain_checked(right));
@@ -124,7 +124,7 @@ impl Shard {
             }
             None => step,
         };
-        note_verdict(&self.shared.guesses, handshake, &step, now);
+        record_attempt(&self.shared.guesses, handshake, &step, now);
         match step {
             Step::Challenge(challenge) => conn.machine.sasl_challenge(challenge),
             Step::CheckPlain(check) => {
@@ -155,19 +155,19 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// The peer's `open`: the last moment for the space to become known, and our answer.
+    /// Handles the peer's `open`, which determines the space at the latest, and answers it.
     pub(super) fn opened(&mut self, id: ConnId, open: &Open) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let by_sasl = conn.handshake.take().is_none();
         let answer = match self.admit(id, open) {
-            Ok((home, place)) => {
-                let space = self.table.space(home.0).map(|space| space.name().to_owned()).unwrap_or_default();
+            Ok((access, guard)) => {
+                let space = self.table.space(access.0).map(|space| space.name().to_owned()).unwrap_or_default();
                 let conn = &mut self.fabric.conns[id.key()];
-                if let Some(space) = self.table.space(home.0) {
+                if let Some(space) = self.table.space(access.0) {
                     conn.pacing.follow(space);
                 }
-                conn.home = Some(home);
-                conn.place = place;
+                conn.access = Some(access);
+                conn.count_guard = guard;
                 conn.container = open.container_id.as_str().into();
                 conn.insists_on_settle_mode = insists_on_settle_mode(open);
                 conn.machine.open(self.shared.connection.open());
@@ -186,10 +186,10 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    fn admit(&self, id: ConnId, open: &Open) -> Result<(Home, Option<CountGuard>), (Error, Box<Refusal>)> {
+    fn admit(&self, id: ConnId, open: &Open) -> Result<(Access, Option<CountGuard>), (Error, Box<Refusal>)> {
         let conn = &self.fabric.conns[id.key()];
         let space = self.table.open(&conn.authenticated, open.hostname.as_deref())?;
-        let place = match self.table.space(space) {
+        let guard = match self.table.space(space) {
             Some(entered) => entered.enter().map_err(|error| {
                 let reason = error.description.clone().unwrap_or_default();
                 let (user, space) = (conn.user().map(str::to_owned), Some(entered.name().to_owned()));
@@ -197,10 +197,10 @@ impl Shard {
             })?,
             None => None,
         };
-        Ok(((space, self.rights(conn, space)), place))
+        Ok(((space, self.rights(conn, space)), guard))
     }
 
-    /// The rights of a connection in its space by the table in force.
+    /// The rights of a connection in its space, by the table in force.
     pub(super) fn rights(&self, conn: &Conn, space: table::SpaceKey) -> table::Rights {
         self.table.space(space).map_or_else(table::Rights::nothing, |space| space.rights(&conn.authenticated))
     }

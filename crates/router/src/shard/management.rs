@@ -4,7 +4,7 @@
 //! A request arrives over a link to the node and names the destination of its answer: a dynamic
 //! node, an address that the client may send to, or the target of a receiver of its own on
 //! `$management`. The answer is sent there as if the client had sent it, and the request is settled
-//! with it. It occupies the link's window until its answer was taken.
+//! with it. A request occupies the link's window until a consumer has received the answer.
 //!
 //! - `READ` of an `enmasse.address` by `name`: the router's state of it, requested from its home
 //! - `QUERY`: the addresses that the client may receive from, or all with the right to view, in the
@@ -31,11 +31,11 @@ use crate::table::{AddressEntry, Space};
 /// The name of the node.
 pub(super) const MANAGEMENT: &str = "$management";
 
-/// Requests of one link with untaken answers.
+/// Requests of one link whose answers no consumer has received yet.
 const REQUESTS_MAX: u32 = 16;
 /// Bytes of a request.
 const REQUEST_BYTES: u64 = 16 * 1024;
-/// Bytes of the results of one `QUERY`; it has as many as fit.
+/// Most bytes of the results of one `QUERY`; results that do not fit are cut.
 const RESULTS_BYTES: usize = 128 * 1024;
 const ENTITY_TYPE: &str = "enmasse.address";
 /// The attributes of an address in a `QUERY`.
@@ -50,18 +50,18 @@ const NOT_FOUND: i32 = 404;
 const NOT_IMPLEMENTED: i32 = 501;
 const UNAVAILABLE: i32 = 503;
 
-/// Names a question that is with the home of an address.
+/// Identifies a question to the home of an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuestionId {
     /// the shard of the connection
     shard: u16,
     /// key of the connection there
     conn: u32,
-    /// never used again by that shard
+    /// never reused by that shard
     number: u64,
 }
 
-/// A request that is with the home of an address.
+/// A request that waits for the home of an address.
 pub(super) struct Question {
     pub(super) number: u64,
     pub(super) link: LinkId,
@@ -137,7 +137,7 @@ fn property<'a>(message: &'a Message, name: &str) -> Option<&'a Value> {
     found.map(|(_, value)| value).filter(|value| **value != Value::Null)
 }
 
-/// The entity type that a property names has to be ours.
+/// Checks that a property names the only entity type.
 fn check_type(message: &Message, name: &str) -> Result<(), Answer> {
     let entity = named(message, name)?;
     if entity == ENTITY_TYPE {
@@ -170,7 +170,7 @@ fn wanted_attributes(message: &Message) -> Result<Vec<String>, Answer> {
     Ok(if requested.is_empty() { ATTRIBUTES.map(str::to_owned).into() } else { requested })
 }
 
-/// The name of a declared address in `spec.type`.
+/// The type of a declared address, as in `spec.type`.
 fn address_type(entry: &AddressEntry) -> &'static str {
     let storage = entry.storage.as_ref();
     match entry.kind {
@@ -202,9 +202,9 @@ fn description(entry: &AddressEntry, found: AddressDescription) -> Answer {
     Answer::found(body)
 }
 
-/// A peer without the right learns nothing about what exists.
+/// Whether the peer may see an address. Without the right it cannot learn which addresses exist.
 fn may_see(conn: &Conn, name: &str) -> bool {
-    let Some((_, rights)) = &conn.home else { return false };
+    let Some((_, rights)) = &conn.access else { return false };
     rights.may(Operation::View, name) || rights.may(Operation::Recv, name)
 }
 
@@ -231,7 +231,7 @@ fn query(conn: &Conn, space: &Space, message: &Message) -> Result<Answer, Answer
 }
 
 impl Shard {
-    /// The peer requests a link to send requests over.
+    /// The peer attaches a link for requests.
     pub(super) fn attach_requests(&mut self, id: ConnId, link: LinkId, attach: &Attach) {
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
@@ -245,8 +245,8 @@ impl Shard {
         }
     }
 
-    /// The peer attaches a receiver for answers: its target, or else its link name, is the address
-    /// of answers. A dynamic node that only this link knows holds them.
+    /// The peer attaches a receiver for answers. Its target, or else its link name, is the address
+    /// of answers; a dynamic node of this link holds them.
     pub(super) fn attach_answers(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let called = match attach.target.as_deref() {
             Some(Target::Node { address: Some(address), .. }) if !address.is_empty() => address,
@@ -277,8 +277,8 @@ impl Shard {
             node.beginning = None;
         }
         if let Some(state) = incoming.state {
-            let (bytes, look_at, state) = (Vec::new(), 0, Some(state.into()));
-            node.beginning.get_or_insert(Beginning { bytes, look_at, state, tag: incoming.tag.into() });
+            let (bytes, next_scan, state) = (Vec::new(), 0, Some(state.into()));
+            node.beginning.get_or_insert(Beginning { bytes, next_scan, state, tag: incoming.tag.into() });
         }
         if incoming.aborted {
             bytes.clear();
@@ -312,7 +312,7 @@ impl Shard {
         self.ask(id, incoming.link, request, &message);
     }
 
-    /// Answers a request, or asks the home of the address that it is about.
+    /// Answers a request, or sends a question to the home of its address.
     fn ask(&mut self, id: ConnId, link: LinkId, request: Request, message: &Message) {
         let conn = &self.fabric.conns[id.key()];
         let requested = named(message, "operation").and_then(|operation| match operation {
@@ -323,7 +323,7 @@ impl Shard {
                 Err(Answer::failed(NOT_IMPLEMENTED, what))
             }
         });
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
         let entry = match (requested, space) {
             (Ok(Some(entry)), _) => entry,
             (Ok(None), Some(space)) => {
@@ -348,7 +348,7 @@ impl Shard {
         }
     }
 
-    /// The address that a `READ` is about.
+    /// The address of a `READ`.
     fn read_of(&self, conn: &Conn, message: &Message) -> Result<Arc<AddressEntry>, Answer> {
         check_type(message, "type")?;
         let name = named(message, "name")?;
@@ -364,7 +364,7 @@ impl Shard {
         })
     }
 
-    /// Another shard asks about an address that lives here.
+    /// Answers a question of another shard about an address whose home is here.
     pub(super) fn describe(&mut self, question: QuestionId, address: AddressKey) {
         let found = self.router.describe(address).map(Box::new);
         self.fabric.outboxes[question.shard as usize].push(Command::Described { question, found });
@@ -388,14 +388,14 @@ impl Shard {
     ) {
         let answer = match found {
             Some(found) => description(entry, found),
-            // It has not been used yet.
+            // A direct address has no state before its first use.
             None if !entry.kind.stores() => description(entry, AddressDescription::default()),
             None => Answer::failed(UNAVAILABLE, format!("\"{}\" is being opened or deleted: try again", entry.name)),
         };
         self.respond(id, link, request, answer);
     }
 
-    /// Sends an answer where the request wants it.
+    /// Sends an answer to the destination that the request names.
     fn respond(&mut self, id: ConnId, link: LinkId, request: &Request, answer: Answer) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let own = conn.dynamic.iter().find(|node| node.called.as_deref() == Some(&request.reply_to));
@@ -425,7 +425,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// An answer has no receiver: the request is rejected.
+    /// Rejects a request whose answer has no destination.
     fn refuse_request(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>, error: Error) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if let Some(delivery_id) = delivery_id {

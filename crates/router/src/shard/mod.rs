@@ -1,5 +1,5 @@
-//! One worker's share of the node, without its sockets: connections, their links, the addresses
-//! that live here.
+//! One worker's part of the node, without its sockets: connections, their links, and the addresses
+//! whose home is this shard.
 //!
 //! [`Shard`] describes the calls of its driver. Calls never wait. Time is an argument and never
 //! runs backwards; randomness comes from `Entropy`.
@@ -60,7 +60,7 @@ pub use stored::StoredAddressChange;
 pub use work::InputProgress;
 
 use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router};
-use crate::table::{Carried, SpaceKey, Table};
+use crate::table::{SpaceKey, Table, TrafficCounts};
 use batch::Command;
 use conn::Conn;
 use departing::{Departing, Departures, ending_by};
@@ -68,16 +68,17 @@ use discharging::Discharges;
 use fabric::Fabric;
 use work::{ATTACH_NANOS, DELIVERY_NANOS, RELEASE_NANOS, Work};
 
-/// Output of one connection past which consumers on it count as having no credit, in bytes.
+/// Unwritten output, in bytes, above which a connection is congested: its consumers get no
+/// deliveries.
 pub const OUTPUT_HIGH_BYTES: usize = 512 * 1024;
-/// Output below which they count again, in bytes.
+/// Unwritten output, in bytes, below which its consumers get deliveries again.
 pub const OUTPUT_LOW_BYTES: usize = 128 * 1024;
-/// Bytes accepted on a connection whose session window is closed before its socket is read no more.
+/// Bytes accepted on a connection with held-back links before reading its socket is paused.
 const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Links of one connection, regardless of its space's limit.
 const LINKS_MAX: usize = 65_536;
 
-/// Names a connection on its shard; never used twice.
+/// Identifies a connection on its shard; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId {
     key: u32,
@@ -92,34 +93,34 @@ impl ConnId {
     }
 }
 
-/// Where random bytes come from: the system's generator in the node, a seeded one in tests.
+/// Source of random bytes: the system's generator in the node, a seeded one in tests.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// State shared by the shards of one node.
 #[derive(Debug)]
 pub struct Shared {
-    /// how every connection introduces itself
+    /// protocol settings of every connection
     pub connection: Arc<Config>,
-    /// nodes made at attach
+    /// the dynamic nodes
     pub dynamic: DynamicNodes,
-    /// which link has which name
+    /// links by name
     pub link_names: LinkNames,
-    /// one a shard
+    /// the load of each shard
     pub loads: Vec<Load>,
     /// window of links to dynamic nodes and to the anonymous terminus, in deliveries
     pub link_capacity: u32,
     /// largest message in bytes, unless its address has a lower limit
     pub message_size_max: Option<u64>,
-    /// how long producers wait for a multicast consumer's outcome while another has answered,
-    /// milliseconds
+    /// how long a producer waits for outcomes of other multicast consumers after the first outcome,
+    /// in milliseconds
     pub multicast_settle_timeout_ms: u64,
-    /// numbers of queues in the log
+    /// source of queue numbers in the journal
     pub queue_numbers: QueueNumbers,
     /// PLAIN is offered to peers that are neither encrypted nor on this machine
     pub insecure: bool,
-    /// received bytes that are not stored yet
+    /// bound of received bytes that are not stored yet
     pub receive_budget: Arc<ReceiveBudget>,
-    /// the record of wrong passwords; locked for a look-up, once or twice a login
+    /// recent wrong passwords; a login locks it once or twice, for a look-up
     pub guesses: Mutex<Guesses>,
 }
 
@@ -129,15 +130,15 @@ pub struct Moved(Conn);
 /// The driver's work for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionWork {
-    /// which
+    /// the connection
     pub conn: ConnId,
     /// the machine has ended: close the socket once the output is written
     pub finished: bool,
-    /// read on from its socket
+    /// continue reading its socket
     pub wants_read: bool,
 }
 
-/// One shard: a state machine without I/O, which its driver, a worker, feeds and empties.
+/// One shard: a state machine without I/O. Its driver, a worker, passes input and takes output.
 ///
 /// The driver calls these kinds of methods, in this order in each turn:
 ///
@@ -176,22 +177,22 @@ pub struct Shard {
     serials: Vec<u32>,
     requests: VecDeque<Request>,
     entropy: Entropy,
-    /// tokens of the disposition being worked on; kept to save the allocation
+    /// buffer for the tokens of one disposition; a field to save the allocation
     settled: Vec<u64>,
     /// discharges of transactions that were declared here
     discharges: Discharges,
-    /// transactions that were ever declared here
+    /// counter of transactions declared here
     transactions: u64,
-    /// questions that were ever asked here of homes of addresses
+    /// counter of questions sent to homes of addresses
     questions: u64,
-    /// attaches here that ever took over a link of another shard
+    /// counter of attaches that took over a link of another shard
     thefts: u64,
-    /// attaches here that ever waited for their address to be created
+    /// counter of attaches that waited for the creation of their address
     creations: u64,
 }
 
 impl Shard {
-    /// Shard `index` of as many as `shared.loads` has.
+    /// Shard `index` of `shared.loads.len()` shards.
     #[must_use]
     pub fn new(index: u16, shared: Arc<Shared>, table: Arc<Table>, mut entropy: Entropy) -> Self {
         let mut seed = [0; 8];
@@ -221,7 +222,7 @@ impl Shard {
 
     /// A peer has connected.
     pub fn connect(&mut self, now: Time, peer: &Peer) -> ConnId {
-        let (sasl, authenticated, handshake) = self.greet(peer);
+        let (sasl, authenticated, handshake) = self.begin_handshake(peer);
         let mut machine = Connection::server(Arc::clone(&self.shared.connection), now, sasl);
         machine.sasl_mechanisms(&handshake.mechanisms());
         let conn = Conn::new(machine, handshake, authenticated);
@@ -253,22 +254,22 @@ impl Shard {
         self.serials.get(id.key()) == Some(&id.serial) && self.fabric.conns.contains(id.key())
     }
 
-    /// The space that a connection has come into, once it has.
+    /// The address space of a connection, once it is open.
     #[must_use]
     pub fn space_of(&self, id: ConnId) -> Option<SpaceKey> {
         let conn = self.fabric.conns.get(id.key()).filter(|_| self.knows(id))?;
-        conn.home.as_ref().map(|(space, _)| *space)
+        conn.access.as_ref().map(|(space, _)| *space)
     }
 
-    /// Bytes came from a connection. Returns how many were used: the rest is part of a frame, or
-    /// has to wait for an answer or a move; the caller keeps it and passes it in again, in front of
-    /// later bytes.
+    /// Processes bytes received on a connection. Returns the number of bytes used. The rest is part
+    /// of a frame, or waits for an answer or a move: the caller keeps it and passes it again, in
+    /// front of later bytes.
     pub fn input(&mut self, now: Time, id: ConnId, bytes: &[u8]) -> usize {
         self.input_within(now, id, bytes, u64::MAX).used
     }
 
-    /// As [`Shard::input`], until the work it leads to has cost `budget_nanos`: the last frame may
-    /// exceed it.
+    /// As [`Shard::input`], but stops when the resulting work has cost `budget_nanos`. The last
+    /// frame may exceed it.
     pub fn input_within(&mut self, now: Time, id: ConnId, bytes: &[u8], budget_nanos: u64) -> InputProgress {
         if !self.knows(id) {
             return InputProgress { used: bytes.len(), work_nanos: 0, paused: false };
@@ -295,7 +296,7 @@ impl Shard {
             self.fabric.charge(DELIVERY_NANOS);
             match event {
                 Event::Transfer(incoming) => {
-                    // It owns nothing, which the compiler does not see.
+                    // The event owns no memory here: skip a drop that the compiler cannot elide.
                     std::mem::forget(event);
                     self.incoming(id, &incoming);
                 }
@@ -307,7 +308,7 @@ impl Shard {
         InputProgress { used: bytes.len() - rest.len(), work_nanos, paused }
     }
 
-    /// An event, as a rule none of a transfer.
+    /// Handles one event. Out of line: `input_within` handles transfers, the hot path, itself.
     #[inline(never)]
     fn handle(&mut self, id: ConnId, event: Event<'_>) {
         match event {
@@ -358,7 +359,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// Bytes to be written to a connection: take them off the front, or take the whole vector.
+    /// Bytes to be written to a connection: remove written bytes from the front, or take them all.
     pub fn output(&mut self, id: ConnId) -> Option<&mut Vec<u8>> {
         if !self.knows(id) {
             return None;
@@ -366,7 +367,7 @@ impl Shard {
         self.fabric.conns.get_mut(id.key()).map(|conn| conn.machine.output())
     }
 
-    /// The next connection that something has changed for since it was last named.
+    /// The next connection that has changed since this method last returned it.
     pub fn dirty(&mut self) -> Option<ConnectionWork> {
         while let Some(key) = self.fabric.dirty.pop() {
             if let Some(conn) = self.fabric.conns.get_mut(key as usize) {
@@ -393,7 +394,7 @@ impl Shard {
             return;
         }
         self.release_all(id, Ending::Lost);
-        self.settle_last(id);
+        self.charge_last_traffic(id);
         let conn = self.fabric.conns.remove(id.key());
         if !conn.finished {
             let fact = Fact::Closed { condition: None, description: Some("the connection broke off".into()) };
@@ -419,7 +420,7 @@ impl Shard {
         [conn.machine.poll_timeout(), conn.expires, renewal, creating].into_iter().flatten().min()
     }
 
-    /// The time that `next_timeout` named has come.
+    /// Handles the time-outs of a connection that are due at `now`.
     pub fn timeout(&mut self, now: Time, id: ConnId) {
         if !self.knows(id) {
             return;
@@ -531,17 +532,16 @@ impl Shard {
     /// The end of a turn: output gathered per link is written.
     pub fn end_turn(&mut self, now: Time) {
         self.fabric.now = now;
-        // Charged before the peer is notified that deliveries have left the window, and is granted
-        // more.
+        // Charge the traffic first, so that grants of this turn follow the rate limit.
         for index in 0..self.fabric.dirty.len() {
-            self.fabric.keep_pace(now, self.fabric.dirty[index]);
+            self.fabric.update_pacing(now, self.fabric.dirty[index]);
         }
         self.fabric.resume_paced(now);
         self.leave_addresses();
         self.router.process_dirty(&mut self.fabric);
-        while self.fabric.has_afterwork() {
+        while self.fabric.has_deferred_work() {
             self.refuse_attaches();
-            self.answer_for_receivers();
+            self.report_pending_outcomes();
             self.resume_freed();
             self.answer_discharges();
             self.router.process_dirty(&mut self.fabric);
@@ -549,19 +549,19 @@ impl Shard {
         self.router.turn(&mut self.fabric);
         for index in 0..self.fabric.dirty.len() {
             let key = self.fabric.dirty[index];
-            self.fabric.keep_pace(now, key);
+            self.fabric.update_pacing(now, key);
             if let Some(conn) = self.fabric.conns.get_mut(key as usize) {
                 conn.machine.flush(now);
             }
         }
     }
 
-    /// The next thing the driver has to do.
+    /// The next request to the driver.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }
 
-    /// Takes a connection out, to be moved.
+    /// Removes a connection, to be moved to another shard.
     pub fn extract(&mut self, id: ConnId) -> Option<Moved> {
         if !self.knows(id) {
             return None;
@@ -572,14 +572,14 @@ impl Shard {
         Some(Moved(conn))
     }
 
-    /// Takes a connection in that was moved here. Pass its unread bytes to `input` afterwards.
+    /// Adds a connection that was moved here. Pass its unread bytes to `input` afterwards.
     pub fn adopt(&mut self, moved: Moved) -> ConnId {
         let Moved(mut conn) = moved;
         conn.dirty = false;
         conn.settled_here = true;
         let waiting = conn.moving.take();
         let id = self.insert(conn);
-        // A table may have come into force here while it was under way.
+        // A new table may have been applied here during the move.
         self.apply_to(&[id]);
         if let Some((link, attach)) = waiting {
             self.attach(id, link, attach);
@@ -594,13 +594,13 @@ impl Shard {
         }
     }
 
-    /// Closes every connection: the node is going down.
+    /// Closes every connection, because the node stops.
     pub fn close_all(&mut self, error: &Error) {
         let conns = self.fabric.conns.iter().map(|(key, _)| (self.id(key as u32), error.clone()));
         self.close_together(conns.collect());
     }
 
-    /// Closes connections: deliveries that one of them returns are dispatched to none of the
+    /// Closes several connections. Deliveries that one of them returns are not dispatched to the
     /// others.
     fn close_together(&mut self, conns: Vec<(ConnId, Error)>) {
         let mut departing = Vec::new();
@@ -626,7 +626,7 @@ impl Shard {
         self.fabric.conns.len()
     }
 
-    /// Connections that are not read because their spaces have too much with the journal.
+    /// Connections whose input is paused because of the receive budget.
     #[must_use]
     pub fn stopped_count(&self) -> usize {
         self.fabric.stopped
@@ -637,11 +637,15 @@ impl Shard {
         self.router.stats()
     }
 
-    /// Each connection: id, space, user, number of links.
+    /// A summary of each connection.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionSummary> + '_ {
         self.fabric.conns.iter().map(|(key, conn)| ConnectionSummary {
             conn: self.id(key as u32),
-            space: conn.home.as_ref().and_then(|(key, _)| self.table.space(*key)).map(|space| space.name().to_owned()),
+            space: conn
+                .access
+                .as_ref()
+                .and_then(|(key, _)| self.table.space(*key))
+                .map(|space| space.name().to_owned()),
             user: conn.user().map(str::to_owned),
             links: conn.links.iter().filter(|link| !matches!(link, conn::Link::Vacant)).count(),
             carried: conn.pacing.counted(),
@@ -649,10 +653,10 @@ impl Shard {
     }
 }
 
-/// One line of a list of connections.
+/// The summary of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionSummary {
-    /// which
+    /// the connection
     pub conn: ConnId,
     /// the space it belongs to, once known
     pub space: Option<String>,
@@ -660,6 +664,6 @@ pub struct ConnectionSummary {
     pub user: Option<String>,
     /// links it has
     pub links: usize,
-    /// its traffic since it came to its space
-    pub carried: Carried,
+    /// its traffic since its open
+    pub carried: TrafficCounts,
 }

@@ -1,14 +1,14 @@
 //! Names of links across connections (2.6.1; `docs/decisions/0051-link-stealing.md`).
 //!
-//! A link is named by its container, its name and its direction. An attach of a link that another
-//! connection of the same container has takes it over, and the older one is detached with
-//! `amqp:link:stolen`. Only the same user of the same space takes a link over: of another user it
-//! is another link.
+//! A link is identified by its container, its name and its direction. If another connection of the
+//! same container attaches the link, it takes the link over, and the older link is detached with
+//! `amqp:link:stolen`. The space and the user are part of the identity: a link of another user is
+//! another link.
 //!
-//! The registry is shared by all shards and touched when a link attaches and when it goes, never
-//! once a message. If the older link lives on another shard, the attach waits until each shard has
-//! confirmed that it has handled all earlier commands of that shard. Then the homes know that the
-//! older link has gone, and an exclusive consumer or a durable subscription can be taken over.
+//! All shards share the registry. It is used when a link attaches and when it ends, never per
+//! message. If the older link is on another shard, the attach waits until each shard has confirmed
+//! that it has processed all earlier commands of that shard. Then all homes have removed the older
+//! link, and an exclusive consumer or a durable subscription can be taken over.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,11 +22,10 @@ use super::departing::Departure;
 use super::{ConnId, Shard};
 use crate::core::Ending;
 
-/// Parts of the registry, each with a lock of its own: shards that attach links at once seldom
-/// meet.
+/// Parts of the registry. Each has its own lock, so that shards seldom contend.
 const PARTS: usize = 64;
 
-/// A digest of all that names a link.
+/// The digest of the identity of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinkName(u128);
 
@@ -46,7 +45,7 @@ pub(super) struct LinkTheft {
     number: u64,
 }
 
-/// Which link has which name, over all shards.
+/// The links of all shards by name.
 #[derive(Debug)]
 pub struct LinkNames {
     parts: Vec<Mutex<HashMap<LinkName, LinkHolder>>>,
@@ -73,13 +72,13 @@ impl LinkNames {
         self.parts[name.0 as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a name to a link; returns the earlier holder.
+    /// Registers a link under a name; returns the earlier holder.
     fn take(&self, name: LinkName, holder: LinkHolder) -> Option<LinkHolder> {
         self.part(name).insert(name, holder)
     }
 
-    /// A link gives its name up, if it still has it.
-    pub(super) fn give_up(&self, name: LinkName, holder: LinkHolder) {
+    /// Removes a name, if this link still has it.
+    pub(super) fn unregister(&self, name: LinkName, holder: LinkHolder) {
         let mut part = self.part(name);
         if part.get(&name) == Some(&holder) {
             part.remove(&name);
@@ -87,14 +86,14 @@ impl LinkNames {
     }
 }
 
-/// An attach that waits until the link it takes over has ended everywhere.
+/// An attach that waits until all shards have processed the end of the link that it takes over.
 pub(super) struct Stealing {
     pub(super) link: LinkId,
     number: u64,
     attach: Box<Attach>,
     /// the link it takes over
     from: LinkHolder,
-    /// shards that have yet to confirm
+    /// shards that have not confirmed
     waits_for: usize,
 }
 
@@ -104,20 +103,20 @@ pub(super) fn stolen() -> Error {
 }
 
 impl Shard {
-    /// Gives a link its name. `None`: another shard has the link that it takes over, and the attach
-    /// continues when that has ended.
-    pub(super) fn take_name(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Option<Box<Attach>> {
+    /// Registers the name of a link. `None`: it takes over a link of another shard, and the attach
+    /// continues when that link has ended.
+    pub(super) fn register_name(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Option<Box<Attach>> {
         let holder = LinkHolder { shard: self.fabric.index, conn: id, link };
         let conn = self.fabric.conns.get_mut(id.key())?;
         // A container without an id is not identified (2.4.1), and neither are its links.
-        let Some((space, _)) = conn.home.as_ref().filter(|_| !conn.container.is_empty()) else { return Some(attach) };
+        let Some((space, _)) = conn.access.as_ref().filter(|_| !conn.container.is_empty()) else { return Some(attach) };
         let name = self.shared.link_names.digest(space.0, conn.user(), &conn.container, &attach);
         if let Some(before) = conn.set_name(link, Some(name)).filter(|before| *before != name) {
-            self.shared.link_names.give_up(before, holder);
+            self.shared.link_names.unregister(before, holder);
         }
         let before = self.shared.link_names.take(name, holder).filter(|before| *before != holder);
         let before = match before {
-            Some(before) if before.shard == self.fabric.index => self.lose_link(before, name),
+            Some(before) if before.shard == self.fabric.index => self.end_stolen_link(before, name),
             before => before,
         };
         let Some(from) = before else { return Some(attach) };
@@ -131,18 +130,18 @@ impl Shard {
         None
     }
 
-    /// The link of that name has ended, or does so now.
+    /// Removes the name of a link that has ended or ends now.
     pub(super) fn release_name(&mut self, id: ConnId, link: LinkId) {
         let conn = self.fabric.conns.get_mut(id.key());
         if let Some(name) = conn.and_then(|conn| conn.set_name(link, None)) {
-            self.shared.link_names.give_up(name, LinkHolder { shard: self.fabric.index, conn: id, link });
+            self.shared.link_names.unregister(name, LinkHolder { shard: self.fabric.index, conn: id, link });
         }
     }
 
-    /// Another shard takes a link of this one over. All shards are asked to confirm, so that each
-    /// has handled all earlier commands from here.
+    /// Another shard takes over a link of this one. Requests a confirmation of every shard: it
+    /// proves that the shard has processed all earlier commands from here.
     pub(super) fn confirm_theft(&mut self, name: LinkName, from: LinkHolder, theft: LinkTheft) {
-        if let Some(from) = self.lose_link(from, name) {
+        if let Some(from) = self.end_stolen_link(from, name) {
             return self.fabric.outboxes[from.shard as usize].push(Command::Steal { name, from, theft });
         }
         for shard in (0..self.fabric.outboxes.len() as u16).filter(|shard| *shard != self.fabric.index) {
@@ -150,18 +149,18 @@ impl Shard {
         }
     }
 
-    /// The shard of a link that was taken over has sent its last command for it.
+    /// Confirms that all commands for a taken-over link were processed, or counts a confirmation.
     pub(super) fn confirm_taken(&mut self, theft: LinkTheft) {
         let shard = theft.holder.shard;
         if shard == self.fabric.index {
-            self.link_taken_over(theft);
+            self.count_confirmation(theft);
         } else {
             self.fabric.outboxes[shard as usize].push(Command::Confirm { theft });
         }
     }
 
-    /// One more shard has confirmed; after the last the attach continues.
-    fn link_taken_over(&mut self, LinkTheft { holder, number }: LinkTheft) {
+    /// Counts the confirmation of one shard. After the last the attach continues.
+    fn count_confirmation(&mut self, LinkTheft { holder, number }: LinkTheft) {
         let LinkHolder { conn: id, link, .. } = holder;
         let Some(conn) = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial) else {
             return;
@@ -175,9 +174,9 @@ impl Shard {
         }
     }
 
-    /// A link of this shard is attached elsewhere now, unless it has ended in the meantime. The
-    /// link of another shard that it was to take over itself, and that may be there still.
-    fn lose_link(&mut self, LinkHolder { conn: id, link, .. }: LinkHolder, name: LinkName) -> Option<LinkHolder> {
+    /// Ends a link of this shard that was attached elsewhere, unless it has already ended. Returns
+    /// the link of another shard that its own attach was waiting for: that may still exist.
+    fn end_stolen_link(&mut self, LinkHolder { conn: id, link, .. }: LinkHolder, name: LinkName) -> Option<LinkHolder> {
         let conn = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial)?;
         if conn.name(link) != Some(name) {
             return None;
@@ -188,13 +187,13 @@ impl Shard {
             return Some(stealing.from);
         }
         if let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link == link) {
-            // The homes of its addresses are still to answer, and then it is refused.
+            // The attach is pending: it is refused when all homes of its addresses have answered.
             attaching.refusal.get_or_insert_with(stolen);
             return None;
         }
-        // An attach of its client elsewhere is not counted as its failure.
-        let farewell = Departure { ending: Ending::ByClient, closed: false, error: Some(stolen()) };
-        self.release(id, &[link], &farewell);
+        // The theft is the client's own action, not a failed delivery attempt.
+        let departure = Departure { ending: Ending::ByClient, closed: false, error: Some(stolen()) };
+        self.release(id, &[link], &departure);
         None
     }
 }
@@ -210,9 +209,9 @@ mod tests {
         let name = LinkName(7);
         assert_eq!(names.take(name, holder(1)), None);
         assert_eq!(names.take(name, holder(2)), Some(holder(1)));
-        names.give_up(name, holder(1));
+        names.unregister(name, holder(1));
         assert_eq!(names.take(name, holder(3)), Some(holder(2)));
-        names.give_up(name, holder(3));
+        names.unregister(name, holder(3));
         assert_eq!(names.take(name, holder(4)), None);
     }
 }

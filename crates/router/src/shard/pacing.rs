@@ -1,5 +1,5 @@
-//! The traffic of connections, and rate limits: once a turn it is counted and charged to their
-//! space, and the windows of their links follow the rest of the space's budget.
+//! The traffic of connections, and rate limits. Once a turn the traffic is counted and charged to
+//! the space; the windows of the links follow the remaining budget of the space.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use enmasse_amqp::time::Time;
 use super::fabric::Fabric;
 use super::window::Window;
 use super::{ConnId, Shard};
-use crate::table::{Allowance, Carried, Pace, Space, Traffic};
+use crate::table::{Allowance, Pace, Space, Traffic, TrafficCounts};
 
 /// One connection's part in the traffic of its space.
 #[derive(Debug)]
 pub(super) struct Pacing {
     /// its traffic since the last count
-    pub(super) carried: Carried,
-    /// its traffic until then
-    counted: Carried,
+    pub(super) carried: TrafficCounts,
+    /// its traffic up to the last count
+    counted: TrafficCounts,
     traffic: Option<Arc<Traffic>>,
     pace: Option<Arc<Pace>>,
     allowance: Allowance,
-    /// its links whose windows changed while there was no share
+    /// its links that need credit and got none, because the share was 0
     pub(super) starved: BTreeSet<u32>,
-    /// its entry among those that wait
+    /// the time of its entry in `Fabric::paced`
     waits: Option<Time>,
 }
 
 impl Default for Pacing {
     fn default() -> Self {
         Self {
-            carried: Carried::default(),
-            counted: Carried::default(),
+            carried: TrafficCounts::default(),
+            counted: TrafficCounts::default(),
             traffic: None,
             pace: None,
             allowance: UNBOUND,
@@ -44,8 +44,8 @@ impl Default for Pacing {
 const UNBOUND: Allowance = Allowance::Share(u32::MAX);
 
 impl Pacing {
-    /// The connection belongs to a space, or that has other bounds. Whether its links have to be
-    /// checked before the turn ends; they have no credit until then, unless they had some before.
+    /// Follows the bounds of the space. Returns whether the links must be checked before the turn
+    /// ends; a new connection gets no credit until then.
     pub(super) fn follow(&mut self, space: &Space) -> bool {
         if self.traffic.is_none() {
             self.traffic = Some(Arc::clone(space.traffic()));
@@ -64,7 +64,7 @@ impl Pacing {
         !same
     }
 
-    /// Deliveries that each of its links may be granted at a time.
+    /// Most deliveries that one grant may give to each of its links.
     pub(super) fn share(&self) -> u32 {
         match self.allowance {
             Allowance::Share(share) => share,
@@ -72,9 +72,9 @@ impl Pacing {
         }
     }
 
-    /// Nothing was carried and there is nothing to keep to.
+    /// Whether there is neither traffic to count nor a bound.
     #[inline]
-    fn must_wait(&self) -> bool {
+    fn is_inactive(&self) -> bool {
         self.pace.is_none() && self.carried.is_nothing() && self.allowance == UNBOUND
     }
 
@@ -93,12 +93,12 @@ impl Pacing {
         }
     }
 
-    /// All that it has carried, but for the turn that is under way.
-    pub(super) const fn counted(&self) -> Carried {
+    /// Its traffic, without that of the current turn.
+    pub(super) const fn counted(&self) -> TrafficCounts {
         self.counted
     }
 
-    /// Its allowance now. Whether its links have another share by that.
+    /// Updates its allowance. Returns whether the share changed.
     fn refresh(&mut self, now: Time) -> bool {
         let before = self.share();
         self.allowance = match (&self.pace, &self.traffic) {
@@ -110,14 +110,14 @@ impl Pacing {
 }
 
 impl Shard {
-    /// When the next turn has to be at the latest, so that connections over their limit continue.
+    /// The latest time of the next turn, so that connections over their limit continue.
     #[must_use]
     pub fn next_share(&self) -> Option<Time> {
         self.fabric.paced.first().map(|(due, _)| *due)
     }
 
-    /// A connection goes: its traffic counts.
-    pub(super) fn settle_last(&mut self, id: ConnId) {
+    /// Counts the last traffic of a connection that ends.
+    pub(super) fn charge_last_traffic(&mut self, id: ConnId) {
         let now = self.fabric.now;
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
             conn.pacing.settle(now);
@@ -127,7 +127,7 @@ impl Shard {
 }
 
 impl Fabric {
-    /// Connections that waited for a share of what their space may send have it, or wait on.
+    /// Updates the connections whose waiting time for a share is over.
     pub(super) fn resume_paced(&mut self, now: Time) {
         while let Some((due, conn)) = self.paced.first().copied()
             && due <= now
@@ -136,11 +136,11 @@ impl Fabric {
             if let Some(state) = self.conns.get_mut(conn as usize) {
                 state.pacing.waits = None;
             }
-            self.keep_pace(now, conn);
+            self.update_pacing(now, conn);
         }
     }
 
-    /// A connection does not wait for a share any more: it goes, or has other bounds.
+    /// Removes a connection from those that wait for a share: it ends, or has other bounds.
     pub(super) fn stop_waiting(&mut self, conn: u32) {
         if let Some(state) = self.conns.get_mut(conn as usize)
             && let Some(due) = state.pacing.waits.take()
@@ -149,11 +149,11 @@ impl Fabric {
         }
     }
 
-    /// A connection's traffic of this turn is counted, and its links get the rest of the allowance.
+    /// Counts a connection's traffic of this turn, and updates the credit of its links.
     #[inline]
-    pub(super) fn keep_pace(&mut self, now: Time, conn: u32) {
+    pub(super) fn update_pacing(&mut self, now: Time, conn: u32) {
         if let Some(state) = self.conns.get_mut(conn as usize)
-            && !state.pacing.must_wait()
+            && !state.pacing.is_inactive()
         {
             self.pace(now, conn);
         }
@@ -175,7 +175,7 @@ impl Fabric {
         }
         let starved = std::mem::take(&mut state.pacing.starved);
         if share == u32::MAX {
-            // There is no bound any more: all of every window may be granted.
+            // The bound was removed: grant all of every window.
             (0..state.links.len() as u32).for_each(|link| self.widen(conn, link));
         } else {
             starved.into_iter().for_each(|link| self.widen(conn, link));

@@ -1,6 +1,6 @@
-//! Parts of long deliveries that wait for room at their link. Parts from another shard that found
-//! no room: their home stops sending once it is notified of the first, so these are the ones that
-//! were in flight. The rest of a delivery that was too long to write at once is kept here, too.
+//! Parts of long deliveries that wait for room at their link. Some are from another shard: their
+//! home stops sending when it is notified of the first, so only parts in flight arrive. The others
+//! are the rest of a delivery that was too long to be written at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::core::{AttachmentId, Delivery};
 
-/// Most of a delivery that is written at once: so no output grows far beyond `OUTPUT_HIGH_BYTES`,
-/// however much of a message had gathered before its consumer took any.
+/// Most bytes of a delivery that are written at once: this bounds an output to little more than
+/// `OUTPUT_HIGH_BYTES`, even if a whole large message waits for its consumer.
 pub(super) const PIECE_BYTES: usize = 256 * 1024;
 
 /// A later part of a delivery, kept or shared with its home; at most [`PIECE_BYTES`].
@@ -26,7 +26,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 enum Payload {
     Own(Box<[u8]>),
-    /// a range of what others also keep
+    /// a range of shared memory
     Shared(Arc<Vec<u8>>, Range<usize>),
 }
 

@@ -1,9 +1,8 @@
-//! On which shard a connection settles: decided once, at its first link, from published loads.
-//! Pure.
+//! The shard of a connection: decided once, at its first link, from published loads. Pure.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The load of a shard, which the others read now and then.
+/// The load of a shard, published to the others.
 #[derive(Debug, Default)]
 pub struct Load {
     connections: AtomicU32,
@@ -11,12 +10,12 @@ pub struct Load {
 }
 
 impl Load {
-    /// Published by the driver: how much of the last while its thread was busy, 0 to 1000.
+    /// Set by the driver: the busy share of its thread in its last interval, 0 to 1000.
     pub fn set_busy_permille(&self, busy: u32) {
         self.busy_permille.store(busy, Ordering::Relaxed);
     }
 
-    /// Connections that live on the shard.
+    /// The number of connections of the shard.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
@@ -37,16 +36,15 @@ pub(super) struct LoadNow {
     pub(super) busy_permille: u32,
 }
 
-/// A shard this busy takes no further connection for the sake of an address.
+/// A shard at least this busy accepts no connection because of its addresses.
 const BUSY_PERMILLE_MAX: u32 = 700;
-/// A home may have this many times the connections of the shard that accepted the connection,
+/// A connection moves to a home that has at most this many times the connections of its own shard,
 const CONNECTIONS_RATIO_MAX: u32 = 4;
-/// and this many more, before new connections stay where they are.
+/// plus this number.
 const CONNECTIONS_SLACK: u32 = 16;
 
-/// Whether a connection whose first link is at an address that lives elsewhere moves there.
-/// Messages that never cross threads are the cheapest and the quickest; a home that has enough to
-/// do already is left alone.
+/// Whether a connection moves to the home of its first link's address. Messages that do not cross
+/// threads are the cheapest and fastest, but a busy home gets no further connections.
 pub(super) fn moves(here: LoadNow, home: LoadNow) -> bool {
     let has_time = home.busy_permille < BUSY_PERMILLE_MAX || home.busy_permille <= here.busy_permille;
     has_time && home.connections <= here.connections * CONNECTIONS_RATIO_MAX + CONNECTIONS_SLACK

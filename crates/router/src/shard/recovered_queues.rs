@@ -1,4 +1,4 @@
-//! Which stored addresses live where, and under which number the log knows them.
+//! The homes of stored addresses, and their queue numbers in the journal.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::core::{
 use crate::table::{AddressEntry, Diff, Space, Storage, Streaming, Table};
 use enmasse_journal::log::{Freed, Recovered, RecoveredQueue, WriteBatch};
 
-/// The recovered queues of the log that no Plan has named yet, and the next queue numbers.
+/// The recovered queues of the journal that no Plan has named yet, and the next queue numbers.
 #[derive(Debug)]
 pub struct RecoveredQueues {
     known: BTreeMap<[u8; 16], RecoveredQueue>,
@@ -20,24 +20,24 @@ pub struct RecoveredQueues {
     streams: HashMap<AddressKey, u32>,
 }
 
-/// Addresses that need a new place in the log, by uid, and how many partitions each has without it;
-/// 0: it has none at all.
+/// Addresses that the batch declares in the journal, by uid, with the number of partitions that
+/// exist without it; 0: the address does not exist without it.
 pub type Openings = BTreeMap<String, u32>;
 
 /// The changes of a Plan to stored addresses.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// for the log, before anything else
+    /// for the journal, before all other batches
     pub batch: WriteBatch,
     /// for each worker
     pub address_changes: Vec<Vec<StoredAddressChange>>,
     /// partitions of each stream, for [`RecoveredQueues::settle`]
     pub streams: Vec<(AddressKey, u32)>,
-    /// the addresses that are missing if the log refuses `batch`
+    /// the addresses that are missing if the journal refuses `batch`
     pub openings: Openings,
 }
 
-/// A durable subscription that clients have made, as the log knows it.
+/// A durable subscription that clients created, as recovered from the journal.
 struct RecoveredSubscription<'a> {
     uid: &'a [u8; 16],
     known: &'a RecoveredQueue,
@@ -61,30 +61,31 @@ impl RecoveredQueues {
         Self { known: known.collect(), numbers, streams: HashMap::new() }
     }
 
-    /// Where the numbers of queues come from.
+    /// The source of queue numbers.
     pub fn numbers(&self) -> QueueNumbers {
         self.numbers.clone()
     }
 
-    /// New or changed stored addresses get their homes: those of one space one shard, so that
-    /// messages between them stay there (`docs/decisions/0018-stored-home.md`). Changes nothing
-    /// here but the next number: [`RecoveredQueues::settle`] does, once the log has the batch.
+    /// Gives new and changed stored addresses their homes: one shard for each space, so that
+    /// messages between its addresses stay on that shard (`docs/decisions/0018-stored-home.md`).
+    /// Changes only the next queue number here; [`RecoveredQueues::settle`] changes the rest once
+    /// the journal has the batch.
     pub fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
         let address_changes = (0..workers).map(|_| Vec::new()).collect();
         let mut changes = Changes { address_changes, ..Changes::default() };
-        let mut asked_for = HashSet::new();
+        let mut declared_uids = HashSet::new();
         for entry in &diff.added {
             let Some(storage) = &entry.storage else { continue };
             let home = entry.home.claim(entry.space.stored_home(workers));
             let address_change = if entry.kind == AddressKind::Topic {
-                asked_for.extend(self.recovered_subscriptions(entry).map(|kept| *kept.uid));
+                declared_uids.extend(self.recovered_subscriptions(entry).map(|kept| *kept.uid));
                 self.topic(entry, storage, next)
             } else if let Some(streaming) = &storage.stream {
-                asked_for.extend((0..streaming.partitions).map(|number| partition_uid(&entry.uid, number)));
+                declared_uids.extend((0..streaming.partitions).map(|number| partition_uid(&entry.uid, number)));
                 let stream = self.stream(entry, storage, streaming, &mut changes);
                 StoredAddressChange::OpenStream(entry.declared(), Box::new(stream))
             } else {
-                asked_for.extend(storage.on_disk.then(|| uid_bytes(&entry.uid)));
+                declared_uids.extend(storage.on_disk.then(|| uid_bytes(&entry.uid)));
                 let (dead_letter, expiry) = targets(entry, storage, next);
                 let opened = self.opened_queue(entry, storage, &mut changes).with_targets(dead_letter, expiry);
                 let opened = opened.with_last_value_key(storage.last_value_key.clone());
@@ -114,7 +115,7 @@ impl RecoveredQueues {
                 address_changes.push(StoredAddressChange::Move(entry.key, topic_of(entry, storage, next)));
             }
         }
-        for (_, gone) in self.known.iter().filter(|(uid, _)| !asked_for.contains(*uid)) {
+        for (_, gone) in self.known.iter().filter(|(uid, _)| !declared_uids.contains(*uid)) {
             let mut freed = Freed::default();
             gone.messages().for_each(|message| freed.add(message.place));
             changes.batch.drop_queue(gone.queue, &freed);
@@ -122,14 +123,14 @@ impl RecoveredQueues {
         changes
     }
 
-    /// The log has written the changes of a Plan: recovered queues have found their homes, or are
+    /// The journal has written the changes of a Plan: each recovered queue has a home, or is
     /// deleted.
     pub fn settle(&mut self, streams: Vec<(AddressKey, u32)>) {
         self.known.clear();
         self.streams.extend(streams);
     }
 
-    /// The durable subscriptions of a topic that the log knows.
+    /// The recovered durable subscriptions of a topic.
     fn recovered_subscriptions(&self, topic: &AddressEntry) -> impl Iterator<Item = RecoveredSubscription<'_>> {
         self.known.iter().filter_map(|(uid, known)| {
             let (subscribing, filter) = stored_subscription(topic, subscription_of(known)?)?;
@@ -161,7 +162,7 @@ impl RecoveredQueues {
         stream
     }
 
-    /// The numbers in the log of partitions that a stream has more than before.
+    /// The queue numbers of the partitions that are added to a stream.
     fn more_partitions(
         &self,
         entry: &AddressEntry,
@@ -174,7 +175,7 @@ impl RecoveredQueues {
         (before..streaming.partitions).map(|number| self.declare_partition(entry, storage, number, changes)).collect()
     }
 
-    /// The number in the log of a new partition, if it is to be on disk.
+    /// The queue number of a new partition, if it is stored on disk.
     fn declare_partition(
         &self,
         entry: &AddressEntry,
@@ -186,8 +187,8 @@ impl RecoveredQueues {
         storage.on_disk.then(|| self.declare(&uid, entry, number, changes))
     }
 
-    /// The next number in the log for this uid: an address, or the partition of one that has as
-    /// many `before` it.
+    /// Declares a uid under the next queue number. The uid is that of an address, or of its
+    /// partition after `before` existing ones.
     fn declare(&self, uid: &[u8; 16], entry: &AddressEntry, before: u32, changes: &mut Changes) -> u32 {
         let number = self.numbers.take();
         changes.batch.declare(number, uid, &entry.name);
@@ -208,8 +209,7 @@ impl RecoveredQueues {
     }
 }
 
-/// Addresses that are as before, and name one for their dead letters, for what expires or as their
-/// topic that is another now.
+/// Unchanged addresses whose dead letter address, expiry address or topic is a new address now.
 fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
     let added: HashSet<AddressKey> =
         diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.key).collect();
@@ -224,7 +224,7 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
     })
 }
 
-/// The addresses that an address names, without undeclared ones.
+/// The declared dead letter and expiry addresses of an address.
 fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<AddressKey>, Option<AddressKey>) {
     let find = |name: &Option<Box<str>>| {
         let found = table.space(entry.space)?.resolve(name.as_deref()?)?;
@@ -233,14 +233,14 @@ fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<Ad
     (find(&storage.dead_letter), find(&storage.expiry))
 }
 
-/// The topic of a subscription, if there is one of that name.
+/// The topic of a subscription, if it is declared.
 fn topic_of(entry: &AddressEntry, storage: &Storage, table: &Table) -> Option<AddressKey> {
     let name = storage.topic.as_deref()?;
     let found = table.space(entry.space)?.resolve(name)?;
     (found.kind == AddressKind::Topic && *found.name == *name).then_some(found.key)
 }
 
-/// The uid of a stream's partition in the log.
+/// The uid of a stream's partition in the journal.
 fn partition_uid(uid: &str, number: u32) -> [u8; 16] {
     Digests::new([0; 16]).long(format!("{uid}/{number}").as_bytes()).to_be_bytes()
 }

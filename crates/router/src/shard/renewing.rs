@@ -1,9 +1,8 @@
 //! Renewal of logins before they expire: a connection whose login is still valid stays, with its
 //! current rights.
 //!
-//! The credentials of the login are kept for that, in memory and with the connection. While no
-//! decision is possible the question is asked again; when the last answer expires the connection is
-//! closed.
+//! For that the connection keeps the credentials of the login in memory. If the service cannot
+//! decide, the question is repeated; when the last answer expires, the connection is closed.
 
 use std::sync::Arc;
 
@@ -12,13 +11,13 @@ use enmasse_amqp::time::Time;
 use super::{ConnId, Fact, LoginSubject, Request, Shard};
 use crate::table::{Authenticated, Granted, Judged, Proof, Question, Refusal};
 
-/// How long before the end the first question goes out; at half of a time that is shorter than
-/// twice this.
-const AHEAD_MS: u64 = 30_000;
-/// From one question to the next while there is no answer that decides.
-const AGAIN_MS: u64 = 10_000;
+/// Time from the first question to the expiry; half of the validity if that is shorter than twice
+/// this time.
+const RENEWAL_AHEAD_MS: u64 = 30_000;
+/// Time between questions while there is no decision.
+const RETRY_MS: u64 = 10_000;
 /// Least time from an answer to the next question, however short its validity.
-const PAUSE_MS: u64 = 1_000;
+const INTERVAL_MIN_MS: u64 = 1_000;
 
 /// The question of a renewal, and its time.
 pub(super) struct Renewal {
@@ -34,15 +33,15 @@ impl Renewal {
 
 fn due(now: Time, end: Option<Time>) -> Time {
     let left_ms = end.map_or(u64::MAX, |end| end.micros_since(now) / 1000);
-    now.plus_millis((left_ms - AHEAD_MS.min(left_ms / 2)).max(PAUSE_MS))
+    now.plus_millis((left_ms - RENEWAL_AHEAD_MS.min(left_ms / 2)).max(INTERVAL_MIN_MS))
 }
 
 impl Shard {
-    /// Asks about a connection again, if it is time.
+    /// Requests the renewal of a connection's login, if it is due.
     pub(super) fn renew(&mut self, now: Time, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(renewal) = conn.renewal.as_mut().filter(|renewal| renewal.at <= now) else { return };
-        renewal.at = now.plus_millis(AGAIN_MS);
+        renewal.at = now.plus_millis(RETRY_MS);
         self.requests.push_back(Request::Ask {
             conn: id,
             subject: LoginSubject::Member,
@@ -50,7 +49,7 @@ impl Shard {
         });
     }
 
-    /// The answer to that: the rights from now on, or the end of the login.
+    /// Handles the answer of a renewal: applies the new rights, or ends the connection.
     pub(super) fn renewed(&mut self, id: ConnId, judged: Judged) {
         let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
@@ -66,7 +65,7 @@ impl Shard {
             }
             Judged::Right { user, .. } => format!("the credentials of the login now belong to {user:?}"),
             Judged::Wrong(why) => why,
-            // `renew` continues to ask, up to the expiry.
+            // `renew` repeats the question until the expiry.
             Judged::Unknown(_) => return,
         };
         let refusal = Refusal {

@@ -1,9 +1,9 @@
-//! Links that can be resumed (2.6.5, 2.6.13): which they are, the answers to them, and the commands
-//! between such a link and the home of its address in addition to deliveries.
+//! Resumable links (2.6.5, 2.6.13): their conditions, the answers to their attaches, and their
+//! additional commands to and from the home of the address.
 //!
-//! A link requests it by the terminus that belongs to us (3.5.3, 3.5.4): durable `unsettled-state`,
-//! and an expiry-policy `never` or a timeout. A sender settles second, or its unsettled deliveries
-//! would be unknown.
+//! A link requests it by the terminus at our end (3.5.3, 3.5.4): durable `unsettled-state`, and an
+//! expiry-policy `never` or a timeout. A sender must also use rcv-settle-mode `second`: with
+//! `first` its deliveries are settled at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use super::{ConnId, Shard};
 use crate::core::{AddressKind, AttachmentId, Resume};
 use crate::table::AddressEntry;
 
-/// Seconds for which messages are held for a receiver that requests no time.
+/// Seconds for which messages are kept for a detached receiver that requests no time.
 const HOLD_S: u32 = 300;
-/// Seconds for which tags are kept of a sender that requests no time, and the most that any link
-/// may request.
+/// Seconds for which tags of a detached sender are kept that requests no time. The maximum that any
+/// link may request.
 const KEEP_S: u32 = 7 * 24 * 3600;
-/// Deliveries that a sender may leave unsettled: beyond, it gets no more credit until it has
-/// settled some.
+/// Deliveries that a sender may leave unsettled; at this number it gets no credit until it settles
+/// some.
 const UNSETTLED_MAX: u32 = 10_000;
 
-/// The links of one connection that can be resumed.
+/// The resumable links of one connection.
 #[derive(Default)]
 pub(super) struct Resuming {
     links: HashSet<u32>,
-    senders: HashMap<u32, Unsettling>,
-    /// deliveries of senders that they have not settled: link and tag
+    senders: HashMap<u32, SenderUnsettled>,
+    /// deliveries that their senders have not settled: link and tag
     incoming: BTreeMap<(SessionId, u32), (u32, Vec<u8>)>,
     /// deliveries whose outcome the home has yet to confirm, by token
     outgoing: HashMap<u64, (u32, SessionId, u32)>,
@@ -44,13 +44,13 @@ pub(super) struct Resuming {
 
 /// The unsettled deliveries of a sender.
 #[derive(Clone, Copy, Default)]
-struct Unsettling {
+struct SenderUnsettled {
     deliveries: u32,
-    /// credit that it gets when it has settled some
+    /// credit to grant when it has settled some
     withheld: u32,
 }
 
-/// How a link asks to be resumed at one address; `link` is the digest of its name.
+/// The request of a link to be resumable at one address; `link` is the digest of its name.
 pub(super) fn requested(attach: &Attach, entries: &[Arc<AddressEntry>], link: u64) -> Option<Box<Resume>> {
     let [entry] = entries else { return None };
     let on_disk = entry.storage.as_ref().is_some_and(|storage| storage.on_disk);
@@ -94,7 +94,7 @@ pub(super) fn answer(reply: &mut AttachReply, role: Role, resume: &Resume) {
 }
 
 impl Conn {
-    /// Whether a link can be resumed from now on.
+    /// Marks a link as resumable, or not resumable.
     pub(super) fn set_resumable(&mut self, link: LinkId, resumable: bool) {
         if resumable {
             self.resuming.get_or_insert_default().links.insert(link.0);
@@ -117,14 +117,14 @@ impl Resuming {
         }
     }
 
-    /// A sender has sent deliveries that it will have to settle.
+    /// Records a delivery that its sender has to settle.
     fn note(&mut self, session: SessionId, id: u32, link: u32, tag: &[u8]) {
         if self.incoming.insert((session, id), (link, tag.to_vec())).is_none() {
             self.senders.entry(link).or_default().deliveries += 1;
         }
     }
 
-    /// A sender has settled a delivery: its link, its tag, and the credit that comes free.
+    /// A sender has settled a delivery. Returns its link, its tag, and the credit to grant.
     fn settled(&mut self, session: SessionId, id: u32) -> Option<(u32, Vec<u8>, u32)> {
         let (link, tag) = self.incoming.remove(&(session, id))?;
         let sender = self.senders.entry(link).or_default();
@@ -133,8 +133,8 @@ impl Resuming {
         Some((link, tag, credit))
     }
 
-    /// Of `count` deliveries that have left the window of a link those for which it gets credit
-    /// now.
+    /// The number of those `count` deliveries, which have left the window of a link, for which it
+    /// gets credit now.
     pub(super) fn credited(&mut self, link: u32, count: u32) -> u32 {
         match self.senders.get_mut(&link).filter(|sender| sender.deliveries >= UNSETTLED_MAX) {
             Some(sender) => {
@@ -154,8 +154,8 @@ impl Resuming {
 }
 
 impl Shard {
-    /// A frame of a delivery on a link that may be one that can be resumed. `false`: it is to go
-    /// its way.
+    /// Processes a frame of a delivery if its link is resumable. `false`: it is not, and the caller
+    /// delivers the frame.
     #[cold]
     pub(super) fn incoming_resumable(
         &mut self,
@@ -183,7 +183,7 @@ impl Shard {
             }
             return true;
         }
-        // It is stored: its bytes are of no use.
+        // A resumed delivery is stored already: its payload is discarded.
         if incoming.first && incoming.settled {
             self.forget_tag(attachment, home, incoming.tag);
         }
@@ -241,8 +241,8 @@ impl Shard {
         }
     }
 
-    /// Outcomes that the peer has not settled: for resumable links the home confirms that an
-    /// outcome is durable, and only then we settle. The others are settled now.
+    /// Handles outcomes that the peer has not settled. On resumable links we settle only after the
+    /// home has confirmed that the outcome is durable; on others at once.
     #[cold]
     pub(super) fn disposition_unsettled(
         &mut self,

@@ -1,4 +1,4 @@
-//! Stored addresses of a shard: batches to and from the log, and time-driven work.
+//! Stored addresses of a shard: batches to and from the journal, and time-driven work.
 
 use enmasse_journal::log::{RecordLocation, WriteBatch};
 use enmasse_journal::queue::{QueueStats, Settings};
@@ -10,26 +10,25 @@ use crate::core::{
 };
 use crate::table::{AddressEntry, Space};
 
-/// A change of a stored address that lives here.
+/// A change of a stored address whose home is this shard.
 #[derive(Debug)]
 pub enum StoredAddressChange {
-    /// it is new, or has returned with the log
+    /// a queue that is new or recovered
     Open(Declared, Box<OpenQueue>),
-    /// its settings, its addresses for dead letters and expired messages, or its last-value
-    /// property changed
+    /// changed settings, dead letter address, expiry address or last-value property
     Change(AddressKey, Box<Settings>, Option<AddressKey>, Option<AddressKey>, Option<Box<str>>),
-    /// a topic that is new or has changed
+    /// a topic that is new or changed
     Topic(Declared, Box<OpenTopic>),
-    /// a declared subscription that belongs to another topic, or to none
+    /// the changed topic of a declared subscription; `None`: its topic is missing
     Move(AddressKey, Option<AddressKey>),
-    /// a stream that is new, or has returned with the log
+    /// a stream that is new or recovered
     OpenStream(Declared, Box<Stream>),
-    /// its settings changed, and it has more partitions, by their numbers in the log
+    /// changed settings of a stream, and its additional partitions, by their queue numbers
     ChangeStream(AddressKey, Box<stream::Settings>, Vec<Option<u32>>),
 }
 
 impl Shard {
-    /// Stored addresses that live here from now on, or have changed. Called before the table that
+    /// Opens or changes stored addresses whose home is this shard. Call it before the table that
     /// names them is applied.
     pub fn change_stored_addresses(&mut self, address_changes: Vec<StoredAddressChange>) {
         for address_change in address_changes {
@@ -61,42 +60,41 @@ impl Shard {
         }
     }
 
-    /// The key of digests, which lies with the log; before anything is stored.
+    /// Sets the key of digests, which the journal keeps. Call it before anything is stored.
     pub fn set_digests(&mut self, digests: Digests) {
         self.router.set_digests(digests);
     }
 
-    /// The time of day at the beginning of a turn, in milliseconds since 1970.
+    /// Sets the time of day at the beginning of a turn, in milliseconds since 1970.
     pub fn set_time_of_day(&mut self, now_ms: u64) {
         self.router.set_time(now_ms);
     }
 
-    /// When the next turn has to be at the latest for the sake of stored messages, in milliseconds
-    /// since 1970.
+    /// The latest time of the next turn for timers of stored messages, in milliseconds since 1970.
     #[must_use]
     pub fn next_time_of_day(&self) -> Option<u64> {
         self.router.next_timeout()
     }
 
-    /// The next batch for the log; call until there is none, after each turn, and keep the order.
+    /// The next batch for the journal. Call it after each turn until `None`, and keep the order.
     pub fn take_journal(&mut self) -> Option<WriteBatch> {
         self.router.take_journal()
     }
 
-    /// Batches are back from the log, in the order they were taken.
+    /// Handles completed batches of the journal, in the order in which they were taken.
     pub fn journaled(&mut self, answers: Vec<Answer>) {
         for answer in answers {
             self.router.journaled(answer, &mut self.fabric);
         }
     }
 
-    /// The log has not answered for some received messages.
+    /// Whether received messages wait for the journal.
     #[must_use]
     pub fn is_storing(&self) -> bool {
         self.router.is_storing()
     }
 
-    /// Places of messages to be read from the log.
+    /// Record locations of messages to be read from the journal.
     pub fn take_wanted(&mut self) -> Vec<RecordLocation> {
         self.router.take_wanted()
     }
@@ -106,8 +104,7 @@ impl Shard {
         self.router.fetched(reads, &mut self.fabric);
     }
 
-    /// The log would give a segment back: messages of this shard that lie in it are to be written
-    /// again.
+    /// Begins the compaction of a segment: writes messages of this shard in it again.
     pub fn compact(&mut self, segment: u32) {
         self.router.compact(segment);
     }
@@ -123,7 +120,7 @@ impl Shard {
         self.router.seal_unused(entry.declared())
     }
 
-    /// An address that was sealed stays after all.
+    /// Unseals an address, because it is not deleted.
     pub fn unseal(&mut self, entry: &AddressEntry) {
         self.router.unseal(entry.key);
     }
@@ -133,8 +130,8 @@ impl Shard {
         self.router.take_operated()
     }
 
-    /// Messages that the disk has lost, each with the name of its address space and the uid of its
-    /// address. Those of addresses that the table does not know yet are reported when it does.
+    /// Damaged messages, each with the name of its address space and the uid of its address. Those
+    /// of addresses that the table does not have yet are reported later.
     pub fn take_damaged(&mut self) -> Vec<((String, String), Damaged)> {
         let table = &self.table;
         let named = |key| {
@@ -146,7 +143,7 @@ impl Shard {
         self.router.take_damaged(named)
     }
 
-    /// The statistics of stored addresses that live here.
+    /// The statistics of the stored addresses of this shard.
     pub fn queue_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
         self.router.queue_stats().chain(self.router.stream_stats())
     }

@@ -1,12 +1,12 @@
 //! Subscriptions of topics as links request them (the mapping of JMS to AMQP; `docs/contracts.md`
 //! 8).
 //!
-//! - durable: a source that is durable and expires never. Known by container id and link name
+//! - durable: a source that is durable and never expires. Identified by container id and link name
 //! - shared: source capability `shared`. Identified by container id and the link name before `|`;
 //!   with the capability `global` by the latter alone
-//! - filter `apache.org:no-local-filter:list`, of one that is not shared: messages of the same
-//!   connection do not come into it; into a durable one those of the same container do not
-//! - a link without a source requests the durable subscription that its name stands for
+//! - filter `apache.org:no-local-filter:list`, if not shared: the subscription excludes messages of
+//!   its own connection, or of its own container if it is durable
+//! - a link without a source requests the durable subscription that its name identifies
 //!
 //! Any other link has a subscription of its own.
 
@@ -24,8 +24,8 @@ const SHARED: &str = "shared";
 const GLOBAL: &str = "global";
 const TOPIC: &str = "topic";
 const DELIMITER: char = '|';
-/// The filter of JMS clients that want no messages of their own connection, its descriptor's
-/// number, and the keys under which it comes without a descriptor.
+/// The filter of JMS clients that excludes messages of their own connection, the number of its
+/// descriptor, and its keys if it has no descriptor.
 const NO_LOCAL: &str = "apache.org:no-local-filter:list";
 const NO_LOCAL_CODE: u64 = 0x0000_468C_0000_0003;
 const NO_LOCAL_KEYS: [&str; 3] = [NO_LOCAL, "jms-no-local", "no-local"];
@@ -50,7 +50,7 @@ impl SubscriptionRequest {
         }
     }
 
-    /// It is for a subscription that others can request by its name.
+    /// Whether other links can request the subscription by its name.
     pub(super) fn is_named(self) -> bool {
         self.durable || self.shared
     }
@@ -120,7 +120,7 @@ impl Description {
         bytes
     }
 
-    /// The decoded form; `None` if it was not written here.
+    /// Decodes a description; `None`: it is not one of ours.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let Ok((Value::List(fields), _)) = decode_value(bytes) else { return None };
         let Ok([topic, container, name, wanted, filters, shared]) = <[Value; 6]>::try_from(fields) else { return None };
@@ -140,8 +140,8 @@ impl Description {
 
     /// The router's view of it.
     pub(super) fn subscribing(&self, space: SpaceKey, durable: bool) -> Subscribing {
-        // They were compiled before. Should they not be understood any more after a restart, rather
-        // too much is kept than a message lost.
+        // The filters were valid at attach. If a later version does not support one, too many
+        // messages are kept, but none is lost.
         let filters = Filters::compile(&self.filters).unwrap_or_default();
         Subscribing {
             name: Some(SubscriptionName {
@@ -159,13 +159,13 @@ impl Description {
         }
     }
 
-    /// It excludes messages from its own container.
+    /// The exclusion of messages from its own container, if requested.
     fn no_local(&self) -> Option<NoLocal> {
         let container = self.container.as_deref().filter(|_| no_local(&self.filters, &mut Fields::new()))?;
         Some(NoLocal::Container(container.into()))
     }
 
-    /// The source of a link that requests it by its name only.
+    /// The source in the answer to a link that requests it by its name only.
     pub(super) fn source(&self) -> Source {
         let requested =
             SubscriptionRequest { durable: true, shared: self.shared, global: self.shared && self.container.is_none() };
@@ -176,17 +176,17 @@ impl Description {
     }
 }
 
-/// Whether the filters of a source exclude messages of its own connection; such filters go into
+/// Whether the filters of a source exclude messages of its own connection. Adds such filters to
 /// `understood`.
 pub(super) fn no_local(filters: &Fields, understood: &mut Fields) -> bool {
-    let says = |(key, value): &&(Symbol, Value)| match value {
+    let is_no_local = |(key, value): &&(Symbol, Value)| match value {
         Value::Described(pair) => match &pair.0 {
             Value::Symbol(name) => name.as_str() == NO_LOCAL,
             code => *code == Value::Ulong(NO_LOCAL_CODE),
         },
         _ => NO_LOCAL_KEYS.contains(&key.as_str()),
     };
-    let found: Fields = filters.iter().filter(says).cloned().collect();
+    let found: Fields = filters.iter().filter(is_no_local).cloned().collect();
     understood.extend_from_slice(&found);
     !found.is_empty()
 }
@@ -198,8 +198,8 @@ pub(super) fn stored_subscription(topic: &AddressEntry, description: &[u8]) -> O
     Some((kept.subscribing(topic.space, true), filter(topic, &kept.wanted)))
 }
 
-/// The request of a receiver below an address that covers names, or with wildcards. A receiver of
-/// the address's own name gets messages to that name, not to names below.
+/// The name filter of a receiver at an address that covers names below it. A receiver of the
+/// address's own name gets messages to that name only, not to names below.
 pub(super) fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
     if !entry.covers_below() {
         return None;
@@ -208,7 +208,7 @@ pub(super) fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
     Some(Filter::new(move |name| pattern.matches(name)))
 }
 
-/// The names that a link without a source may stand for.
+/// The subscription names that the name of a link without a source may mean.
 pub(super) fn names(space: SpaceKey, container: &str, link: &str) -> Vec<SubscriptionName> {
     let name = |container: Option<&str>, name: &str| SubscriptionName {
         space: space.0,

@@ -1,5 +1,5 @@
 //! Our half of a link (2.6.3): the termini with the effective settings, not the requested ones
-//! (3.5.3, 3.5.4). Those of stored addresses are in `terms`.
+//! (3.5.3, 3.5.4). `terms` has those of stored addresses.
 
 use enmasse_amqp::connection::AttachReply;
 use enmasse_amqp::types::{
@@ -41,7 +41,7 @@ impl Terminus<'_> {
     }
 }
 
-/// Whether the terminus at our end has one of some capabilities.
+/// Whether the terminus at our end requests one of these capabilities.
 fn asks(attach: &Attach, names: &[&str]) -> bool {
     let capabilities = match (attach.role, attach.source.as_deref(), attach.target.as_deref()) {
         (Role::Receiver, Some(source), _) => &source.capabilities[..],
@@ -51,8 +51,8 @@ fn asks(attach: &Attach, names: &[&str]) -> bool {
     capabilities.iter().any(|requested| names.contains(&requested.as_str()))
 }
 
-/// The type of address that a link requests by its capabilities, if it does.
-pub(super) fn asked_type(attach: &Attach) -> Option<AddressType> {
+/// The type of address that the capabilities of a link request, if any.
+pub(super) fn requested_type(attach: &Attach) -> Option<AddressType> {
     match (asks(attach, &["queue"]), asks(attach, &["topic"]), asks(attach, &[DIRECT])) {
         (_, true, true) => Some(AddressType::Multicast),
         (_, false, true) => Some(AddressType::Anycast),
@@ -113,12 +113,12 @@ fn are_symbols(value: &Value) -> bool {
     }
 }
 
-/// Whether a peer takes no other settlement mode than the one that its sending links request.
+/// Whether a peer supports only the settlement mode that its sending links request.
 ///
-/// go-amqp fails such an attach, and settles as it should. It says nothing of itself in its open:
-/// its properties are empty, its container id is 40 random letters and digits unless the
-/// application chose one, and it announces an idle time-out. azure-servicebus and uamqp request
-/// `second`, never settle and wait for ever; their container ids are UUIDs, and they announce no
+/// go-amqp rejects an attach with another mode, and settles correctly. Its open does not name the
+/// library: its properties are empty, its container id is 40 random letters and digits unless the
+/// application chose one, and it has an idle time-out. azure-servicebus and uamqp request `second`
+/// but never settle, and would wait without end. Their container ids are UUIDs, and they have no
 /// idle time-out.
 pub(super) fn insists_on_settle_mode(open: &Open) -> bool {
     let product = open.properties.iter().find(|(name, _)| name.as_str() == "product").map(|(_, value)| value);
@@ -130,7 +130,7 @@ pub(super) fn insists_on_settle_mode(open: &Open) -> bool {
     open.properties.is_empty() && (random || open.idle_time_out.is_some())
 }
 
-/// The answer to an attach that is admitted; the peer's own terminus is left as it is.
+/// The answer to an admitted attach; the peer's own terminus is unchanged.
 pub(super) fn reply(attach: &Attach, terminus: &Terminus<'_>, message_size: Option<u64>) -> AttachReply {
     let mut source = attach.source.clone();
     let mut target = attach.target.clone();
@@ -144,24 +144,23 @@ pub(super) fn reply(attach: &Attach, terminus: &Terminus<'_>, message_size: Opti
         target,
         snd_settle_mode: attach.snd_settle_mode,
         rcv_settle_mode: attach.rcv_settle_mode,
-        // Nothing is unsettled here, which a peer that resumes a link learns by an empty map
-        // (2.6.13).
+        // An empty map informs a peer that resumes a link that nothing is unsettled here (2.6.13).
         unsettled: attach.unsettled.as_ref().map(|_| Vec::new()),
         max_message_size: message_size,
         ..AttachReply::default()
     }
 }
 
-/// The settlement mode of links to us that requested `second`: nothing is gained by it where the
-/// link cannot be resumed, and clients that never settle would wait for ever.
+/// Answers `second` of a link to us with `first`: without resumption the mode has no use, and
+/// clients that never settle would wait without end.
 pub(super) fn settle_first(reply: &mut AttachReply, role: Role, insists: bool) {
     if role == Role::Sender && !insists {
         reply.rcv_settle_mode = ReceiverSettleMode::First;
     }
 }
 
-/// Direct addresses do not copy, filter or keep anything of a detached link: neither unsettled
-/// deliveries nor the link itself.
+/// Direct addresses do not copy or filter messages. They keep nothing of a detached link: neither
+/// unsettled deliveries nor the link itself.
 fn restrict_source(source: &mut Source, terminus: &Terminus<'_>) {
     source.address = terminus.name.map(str::to_owned);
     source.durable = TerminusDurability::None;
@@ -197,7 +196,7 @@ fn restrict_target(target: &mut Target, terminus: &Terminus<'_>) {
     capabilities.retain(|requested| terminus.has(requested));
 }
 
-/// Of a node made for a link: it goes when the link is closed, or its connection (3.5.10).
+/// The properties of a dynamic node: it ends when its link or its connection is closed (3.5.10).
 fn node_properties(dynamic: bool) -> Fields {
     if !dynamic {
         return Fields::new();

@@ -1,16 +1,16 @@
-//! The request of a link to a stored address or a topic in addition to its name, and the answer
-//! (2.6.3, 3.5.3).
+//! The terms of a link to a stored address or a topic: its requests besides the name, and the
+//! answer (2.6.3, 3.5.3).
 //!
-//! - selector: the filters of the source that `enmasse_amqp::selector` knows
-//! - browsing: distribution-mode `copy` of the source; of a topic every receiver has a copy anyhow
-//! - of a topic: which subscription, and whether it wants messages of its own connection
+//! - selector: the filters of the source that `enmasse_amqp::selector` supports
+//! - browsing: distribution-mode `copy` of the source; no effect at a topic, which copies anyway
+//! - topic: the subscription, and whether it excludes messages of its own connection
 //!   (`subscribing`)
 //! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default
 //!   0
 //! - exclusive: link property `exclusive`: a boolean, or source capability `exclusive`
 //! - numbered producer: link property `enmasse:producer`: a string
-//! - of a stream, where to begin and what to read: filters `rabbitmq:stream-offset-spec` and
-//!   `enmasse:stream-partition`, described by their names or not (`docs/contracts.md` 9)
+//! - stream: the start position and the partition, by the filters `rabbitmq:stream-offset-spec` and
+//!   `enmasse:stream-partition`, with or without descriptors (`docs/contracts.md` 9)
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const TOPIC: &str = "topic";
 const COPY: &str = "copy";
 const MOVE: &str = "move";
 
-/// Outcomes that a queue knows what to do with.
+/// Outcomes that a queue supports.
 const OUTCOMES: [&str; 4] = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
 
 /// The request of a link.
@@ -57,8 +57,8 @@ struct Topic {
 }
 
 impl Terms {
-    /// The request in the `attach` of a link of a connection in `container` at these addresses;
-    /// `name` is the digest of the link.
+    /// The terms in the `attach` of a link at these addresses. `container` and `connection` are
+    /// those of its connection, `name` is the digest of the link.
     pub(super) fn of(
         attach: &Attach,
         entries: &[Arc<AddressEntry>],
@@ -81,7 +81,7 @@ impl Terms {
         let (start, partition) =
             if streams { reading(&source.filter, &mut filters.understood)? } else { Default::default() };
         let mut requested = SubscriptionRequest::of(source);
-        // A subscription of a temporary topic ends with its links, and the answer states so.
+        // A subscription of a temporary topic ends with its links: the answer is not durable.
         requested.durable &= !topic.is_some_and(|topic| DYNAMIC_KEYS.contains(&topic.key.0));
         let no_local = topic.is_some() && !requested.shared && no_local(&source.filter, &mut filters.understood);
         let asks = source.capabilities.iter().any(|capability| capability.as_str() == EXCLUSIVE);
@@ -124,7 +124,7 @@ impl Terms {
             let holds = [(!self.reads, QUEUE), (self.reads, TOPIC), (self.consuming.exclusive, EXCLUSIVE)];
             source.capabilities = holds.iter().filter(|held| held.0).map(|held| Symbol::constant(held.1)).collect();
         }
-        // One that names none leaves the choice to us; one that names some knows no others.
+        // A peer without outcomes leaves the choice to us; otherwise it supports only those listed.
         if source.outcomes.is_empty() {
             source.outcomes = OUTCOMES.map(Symbol::constant).to_vec();
         } else {
@@ -133,7 +133,7 @@ impl Terms {
     }
 }
 
-/// Where a reader begins and which partition it reads; such filters go into `understood`.
+/// The start position and the partition of a reader. Adds their filters to `understood`.
 fn reading(filters: &Fields, understood: &mut Fields) -> Result<(Start, Option<u32>), Error> {
     let (mut start, mut partition) = (Start::default(), None);
     for (key, value) in filters {
@@ -176,7 +176,7 @@ fn start_of(value: &Value) -> Option<Start> {
     }
 }
 
-/// A number that is not negative, in whichever integer type a client's language prefers.
+/// A number that is not negative, of any integer type: client languages prefer different ones.
 pub(super) fn whole(value: &Value) -> Option<u64> {
     match *value {
         Value::Ubyte(number) => Some(number.into()),

@@ -2,24 +2,24 @@
 
 use enmasse_amqp::time::Time;
 
-/// A peer that has sent nothing for so long has nothing under way, in microseconds.
-const REST_US: u64 = 5_000_000;
+/// A peer that has sent nothing for this time has no deliveries in flight, in microseconds.
+const IDLE_US: u64 = 5_000_000;
 
-/// How many deliveries the peer may send, and how many of those it sent wait in the node.
+/// The number of deliveries that the peer may send, and of those received that wait in the node.
 ///
-/// Credit is not taken back while deliveries may be under way: there are clients (Qpid Proton) that
-/// send without end where they have sent more than their credit has become (2.6.7).
+/// Credit is not revoked while deliveries may be in flight: some clients (Qpid Proton) send without
+/// limit once they have sent more deliveries than the reduced credit allows (2.6.7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     capacity: u32,
     /// deliveries that the peer may still send by the last flow
     granted: u32,
-    /// sent and not taken by a consumer
+    /// received, and neither dispatched to a consumer nor answered
     waiting: u32,
     open: bool,
-    /// deliveries that the address has room for, of those that are not there yet
+    /// deliveries that the address has room for, in addition to those it has
     room: u32,
-    /// when the peer began a delivery last
+    /// when the peer last began a delivery
     used: Option<Time>,
 }
 
@@ -36,12 +36,12 @@ impl Window {
         self.used = Some(now);
     }
 
-    /// `count` deliveries have left for a consumer, or were answered without one. The credit to
-    /// grant, if it is time for a flow: when half of the window is used up, so that a flow costs
-    /// little a message.
+    /// `count` deliveries were dispatched to a consumer, or answered without one. Returns the
+    /// credit to grant if a flow is due: when half of the window is used up, so that the cost of
+    /// flows per message is small.
     ///
-    /// `share`, here and below: the credit that may be granted at a time, by the pace of the space;
-    /// 0: none for now.
+    /// `share`, here and below: the most credit of one grant, by the rate limit of the space; 0:
+    /// none for now.
     #[inline]
     pub(super) fn taken(&mut self, count: u32, share: u32) -> Option<u32> {
         self.waiting = self.waiting.saturating_sub(count);
@@ -55,31 +55,33 @@ impl Window {
         due.then(|| self.grant(target))
     }
 
-    /// The address has room for so many deliveries of this peer. The credit to grant if a flow is
-    /// due; earlier grants are not revoked.
+    /// The address has room for `room` deliveries of this peer. Returns the credit to grant if a
+    /// flow is due; earlier grants are not revoked.
     pub(super) fn set_room(&mut self, room: u32, share: u32) -> Option<u32> {
         self.room = room;
         self.replenish(share)
     }
 
-    /// There was no share, or the pace has no bound any more. The credit to grant if that raises it.
+    /// The share was 0 before, or the bound was removed. Returns the credit to grant if it is more
+    /// than before.
     pub(super) fn widen(&mut self, share: u32) -> Option<u32> {
         let target = self.target(share);
         (target > self.granted).then(|| self.grant(target))
     }
 
-    /// The address has a consumer now, or room. The credit to grant if that raises it.
+    /// The address has a consumer now, or room. Returns the credit to grant if it is more than
+    /// before.
     pub(super) fn open(&mut self, share: u32) -> Option<u32> {
         self.open = true;
         self.widen(share)
     }
 
-    /// The address has no consumer any more, or no room: nothing more is granted. The credit of an
-    /// idle peer is revoked, which 0 means.
+    /// The address no longer has a consumer, or room: no more credit is granted. Returns 0 if the
+    /// credit is to be revoked, because the peer is idle.
     pub(super) fn close(&mut self, now: Time) -> Option<u32> {
         self.open = false;
-        let rests = self.used.is_none_or(|used| now.micros_since(used) >= REST_US);
-        (rests && self.granted > 0).then(|| self.grant(0))
+        let is_idle = self.used.is_none_or(|used| now.micros_since(used) >= IDLE_US);
+        (is_idle && self.granted > 0).then(|| self.grant(0))
     }
 
     fn target(&self, share: u32) -> u32 {
@@ -122,10 +124,10 @@ mod tests {
         assert_eq!(window.close(Time::ZERO), None, "it has no credit");
         assert_eq!(window.open(ANY), Some(10));
         window.received(Time::from_micros(5));
-        assert_eq!(window.close(Time::from_micros(4 + REST_US)), None, "more may be in flight");
+        assert_eq!(window.close(Time::from_micros(4 + IDLE_US)), None, "more may be in flight");
         window.received(Time::from_micros(6));
         assert_eq!(window.taken(2, ANY), None, "no credit is granted");
-        assert_eq!(window.close(Time::from_micros(6 + REST_US)), Some(0));
+        assert_eq!(window.close(Time::from_micros(6 + IDLE_US)), Some(0));
         assert_eq!(window.open(ANY), Some(10));
     }
 
@@ -136,7 +138,7 @@ mod tests {
         for _ in 0..5 {
             window.received(Time::ZERO);
         }
-        assert_eq!(window.taken(4, ANY), None, "nine may be outstanding, five are: four to give is under half");
+        assert_eq!(window.taken(4, ANY), None, "a grant would add four of ten, less than half");
         assert_eq!(window.taken(1, ANY), Some(10));
     }
 

@@ -1,24 +1,24 @@
 //! The cost of connections: an estimate in nanoseconds of processor time, by which the driver
 //! bounds a turn and shares turns between address spaces.
 //!
-//! The estimates were measured with one worker on a 3 GHz core; only their ratios matter. Work done
-//! while a connection is read is charged to it, whatever connection it ends on: a multicast message
-//! costs its sender one delivery for each consumer. Work done at other times (a stored message that
-//! goes out, a batch of another shard) belongs to the connection it is done for.
+//! The estimates were measured with one worker on a 3 GHz core; only their ratios matter. Work
+//! while a connection is read is charged to that connection, even if it serves another one: a
+//! multicast message costs its sender one delivery for each consumer. Other work (a dispatched
+//! stored message, a batch of another shard) is charged to the connection that it serves.
 
 use super::fabric::Fabric;
 use super::{ConnId, Shard};
 
 /// A frame that was parsed and routed, and a delivery written to a connection.
 pub(super) const DELIVERY_NANOS: u64 = 250;
-/// An attach: names, rights, the place at its address, and the answer.
+/// An attach: names, rights, the attachment at its address, and the answer.
 pub(super) const ATTACH_NANOS: u64 = 8_000;
 /// A link that is released.
 pub(super) const RELEASE_NANOS: u64 = 4_000;
 /// A delivery covered by a disposition.
 pub(super) const SETTLED_NANOS: u64 = 100;
-/// A link that is checked when a connection is held back.
-pub(super) const WEIGHED_NANOS: u64 = 10;
+/// A link that is checked when back-pressure of a connection is updated.
+pub(super) const LINK_CHECK_NANOS: u64 = 10;
 
 /// The result of a call of [`Shard::input_within`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub struct InputProgress {
 /// Work of one shard that has not been charged yet.
 #[derive(Debug, Default)]
 pub(super) struct Work {
-    /// a connection is being read: its reader pays
+    /// a connection is being read: work is charged to it
     pub(super) reading: bool,
-    /// done for that reader
+    /// the cost of its work
     pub(super) nanos: u64,
 }
 

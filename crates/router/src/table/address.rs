@@ -1,4 +1,4 @@
-//! One declared address, as links see it.
+//! One declared address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -7,10 +7,10 @@ use super::SpaceKey;
 use super::storage::Storage;
 use crate::core::{AddressKey, AddressKind, Declared};
 
-/// A declared address. The same entry serves every table in which nothing of it changed.
+/// A declared address. Successive tables share its entry while it does not change.
 #[derive(Debug)]
 pub struct AddressEntry {
-    /// stays for the same uid, never used again for another
+    /// the same for the same uid; never reused
     pub key: AddressKey,
     /// the space it belongs to
     pub space: SpaceKey,
@@ -24,9 +24,9 @@ pub struct AddressEntry {
     pub link_capacity: u32,
     /// largest message in bytes
     pub message_size: Option<u64>,
-    /// how it stores, if it does
+    /// its storage, if it is a stored address
     pub storage: Option<Arc<Storage>>,
-    /// the shard that decides for this address
+    /// the shard that makes its decisions
     pub home: Home,
 }
 
@@ -75,32 +75,29 @@ impl AddressEntry {
     }
 }
 
-/// The shard that decides for an address: none at first, then permanently that of its first link.
-/// Shared by all entries that ever stood for the address, so that a new table cannot give it a
-/// second home.
+/// The home of an address: none at first, then permanently the shard of its first link. All entries
+/// of the address share it, so that a new table cannot assign a second home.
 #[derive(Clone, Debug)]
 pub struct Home(Arc<AtomicU16>);
 
 impl Home {
-    const NOBODY: u16 = u16::MAX;
+    const UNASSIGNED: u16 = u16::MAX;
 
     pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU16::new(Self::NOBODY)))
+        Self(Arc::new(AtomicU16::new(Self::UNASSIGNED)))
     }
 
     /// The shard, if there is one already.
     #[must_use]
     pub fn get(&self) -> Option<u16> {
-        // Relaxed: the number carries no other memory with it; commands between shards travel in
-        // their rings.
-        Some(self.0.load(Ordering::Relaxed)).filter(|shard| *shard != Self::NOBODY)
+        // Relaxed: no other memory depends on the number; rings order commands between shards.
+        Some(self.0.load(Ordering::Relaxed)).filter(|shard| *shard != Self::UNASSIGNED)
     }
 
-    /// Makes `shard` (below `u16::MAX`) the home if there is none; returns the home that holds from
-    /// now on.
+    /// Makes `shard` (below `u16::MAX`) the home if there is none; returns the home in force.
     #[must_use]
     pub fn claim(&self, shard: u16) -> u16 {
-        match self.0.compare_exchange(Self::NOBODY, shard, Ordering::Relaxed, Ordering::Relaxed) {
+        match self.0.compare_exchange(Self::UNASSIGNED, shard, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => shard,
             Err(earlier) => earlier,
         }

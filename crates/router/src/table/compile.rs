@@ -1,4 +1,4 @@
-//! From a Plan to a Table: every check that the shape of the JSON cannot make.
+//! Compiles a Plan into a Table, with all checks beyond the shape of the JSON.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -28,7 +28,7 @@ const SALT_BYTES: std::ops::RangeInclusive<usize> = 8..=128;
 const PARTITIONS: std::ops::RangeInclusive<u32> = 1..=1_024;
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 1..=1_024;
 
-/// Why a plan makes no sense. A plan is taken whole or not at all.
+/// Why a plan is invalid. An invalid plan is refused as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("plan: {path}: {problem}")]
 pub struct PlanError {
@@ -45,11 +45,11 @@ fn wrong<T>(path: impl Into<String>, problem: impl Into<String>) -> Checked<T> {
 }
 
 impl Table {
-    /// Compiles a plan into the table that follows `previous`. A space or an address of a uid that
-    /// `previous` knows keeps its key and its home; keys are never used again.
+    /// Compiles a plan into the table that follows `previous`. A space or an address that
+    /// `previous` has under the same uid keeps its key and its home; keys are never reused.
     ///
     /// # Errors
-    /// Names the first member that makes no sense; `previous` then stays in force.
+    /// Names the first invalid member; `previous` then stays in force.
     pub fn compile(plan: &Plan, previous: &Self) -> Result<Self, PlanError> {
         if plan.version < previous.version {
             let problem = format!("{} is older than the plan in force, {}", plan.version, previous.version);
@@ -67,7 +67,7 @@ impl Table {
             let compiled = compile_space(space, &path, known.get(&*space.uid).copied(), &mut next)?;
             spaces.insert(compiled.key, compiled);
         }
-        let names = answer_to(plan, spaces.values())?;
+        let names = spaces_by_name(plan, spaces.values())?;
         let default = match &plan.default_space {
             Some(name) => names.get(&lower(name)).copied().filter(|key| spaces[key].name().eq_ignore_ascii_case(name)),
             None => only_space(&spaces),
@@ -81,8 +81,8 @@ impl Table {
     }
 }
 
-/// Which name leads to which space: full names always, others where only one space has them.
-fn answer_to<'s>(plan: &Plan, spaces: impl Iterator<Item = &'s Space>) -> Checked<HashMap<Box<str>, SpaceKey>> {
+/// The spaces by name: by each full name, and by other names that only one space has.
+fn spaces_by_name<'s>(plan: &Plan, spaces: impl Iterator<Item = &'s Space>) -> Checked<HashMap<Box<str>, SpaceKey>> {
     let keys: HashMap<&str, SpaceKey> = spaces.map(|space| (space.uid(), space.key)).collect();
     let mut full = HashMap::new();
     let mut short: HashMap<Box<str>, Option<SpaceKey>> = HashMap::new();
@@ -149,7 +149,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         uid: space.uid.as_str().into(),
         names: space.names.iter().map(|name| name.as_str().into()).collect(),
         authentication: compile_authentication(space, &format!("{path}.authentication"))?,
-        dummy: DummyCredentials::like(&users),
+        dummy: DummyCredentials::of_users(&users),
         users,
         limits: space.limits.clone(),
         usage: known.map_or_else(Usage::default, |space| space.usage.clone()),
@@ -171,7 +171,7 @@ fn compile_auto_create(patterns: &[String], path: &str) -> Checked<Vec<(Box<str>
     patterns.iter().enumerate().map(compile).collect()
 }
 
-/// Existing bounds keep their balance; others start again.
+/// Unchanged bounds keep their balance; changed ones start with a new one.
 fn compile_pace(limits: &plan::SpaceLimits, path: &str, known: Option<&Space>) -> Checked<Option<Arc<Pace>>> {
     let bounds = [("messagesPerSecond", limits.messages_per_second), ("bytesPerSecond", limits.bytes_per_second)];
     if let Some((member, _)) = bounds.into_iter().find(|(_, bound)| *bound == Some(0)) {
@@ -222,7 +222,7 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     if name != "#" && (is_wildcard(name) || name.contains('*')) {
         return Err("contains a wildcard; only the name # alone, the open name space, may");
     }
-    // A space is a character of many JMS names; characters that are invisible, or look like it, are
+    // Many JMS names contain spaces. Invisible characters, and those that look like a space, are
     // refused.
     let unseen = |c: char| c != ' ' && (c.is_whitespace() || c.is_control());
     if name.starts_with("_!") || name.trim() != name || name.contains(unseen) {
@@ -231,8 +231,8 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks what only a stream has, and that it has nothing else: only its retention takes messages
-/// out of it.
+/// Checks the members of a stream, and that it has no members of queues: only its retention removes
+/// messages.
 fn check_stream(address: &plan::Address) -> Result<AddressKind, (&'static str, String)> {
     let foreign = [
         (".ttl", address.ttl.is_some()),
@@ -255,7 +255,7 @@ fn check_stream(address: &plan::Address) -> Result<AddressKind, (&'static str, S
     Ok(AddressKind::Stream)
 }
 
-/// The first member given that only a stored address may have.
+/// The first member of an address that only a stored address may have.
 fn stored_member(address: &plan::Address) -> Option<&'static str> {
     let given = [
         (".durability", address.durability.is_some()),
@@ -270,8 +270,8 @@ fn stored_member(address: &plan::Address) -> Option<&'static str> {
     given.into_iter().find_map(|(member, given)| given.then_some(member))
 }
 
-/// The entry of an address: the earlier one if nothing changed; with its key and home if only
-/// settings changed. Another name or kind under the same uid is another address.
+/// The entry of an address: the earlier one if nothing changed; a new one with the same key and
+/// home if only settings changed. A uid with another name or kind is another address.
 fn carry_over(
     address: &plan::Address,
     kind: AddressKind,
@@ -302,8 +302,8 @@ fn carry_over(
     }
 }
 
-/// Most credit of a producer's link. If a full address makes producers wait it is at most the
-/// capacity of the address: messages within the credit are stored, full or not.
+/// Most credit of a producer's link. If a full address blocks producers, it is at most the capacity
+/// of the address: messages within granted credit are stored even if the address is full.
 fn window(address: &plan::Address, kind: AddressKind) -> u32 {
     let limits = &address.limits;
     let waits = kind.stores() && !matches!(limits.on_full, Some(OnFull::Reject | OnFull::DropOldest));
@@ -375,10 +375,10 @@ fn compile_users(users: &[plan::User], path: &str) -> Checked<HashMap<Box<str>, 
 }
 
 impl Rights {
-    /// Those in a list.
+    /// Compiles a list of rights.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// Names the first invalid right.
     pub fn compile(rights: &[plan::Right]) -> Result<Self, PlanError> {
         compile_rights(rights, "answer")
     }

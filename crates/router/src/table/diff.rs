@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::{AddressEntry, AddressKey, SpaceKey, Table};
 
-/// The changes that a shard applies when one table follows another; everything else is untouched.
-/// In the order of keys.
+/// The changes between two tables, in the order of keys.
 #[derive(Debug, Default)]
 pub struct Diff {
     /// addresses of the new table only

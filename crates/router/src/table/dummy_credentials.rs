@@ -16,7 +16,7 @@ use super::space::User;
 pub(super) struct DummyCredentials {
     /// the most frequent shape for each hash
     shapes: BTreeMap<Hash, Shape>,
-    /// the hash most passwords are checked with
+    /// the most frequent strongest hash of a user
     strongest: Hash,
 }
 
@@ -27,11 +27,11 @@ struct Shape {
 }
 
 impl DummyCredentials {
-    /// A space without users reveals nothing: any likely shape will do.
-    const NOBODY: Shape = Shape { iterations: NonZeroU32::new(10_000).unwrap(), salt_bytes: 16 };
+    /// The shape in a space without users, which has nothing to reveal.
+    const DEFAULT_SHAPE: Shape = Shape { iterations: NonZeroU32::new(10_000).unwrap(), salt_bytes: 16 };
 
-    /// The most frequent shapes among these users; among equals the greater.
-    pub(super) fn like(users: &HashMap<Box<str>, User>) -> Self {
+    /// The most frequent shapes among these users; of equally frequent ones the greatest.
+    pub(super) fn of_users(users: &HashMap<Box<str>, User>) -> Self {
         let mut shapes: BTreeMap<Hash, BTreeMap<Shape, usize>> = BTreeMap::new();
         let mut strongest: BTreeMap<Hash, usize> = BTreeMap::new();
         for user in users.values() {
@@ -49,12 +49,12 @@ impl DummyCredentials {
         }
     }
 
-    /// Of a node where the space is not even known.
-    pub(super) const fn nowhere() -> Self {
+    /// For a login whose space is unknown.
+    pub(super) const fn without_space() -> Self {
         Self { shapes: BTreeMap::new(), strongest: Hash::Sha512 }
     }
 
-    /// A dummy verifier for `user`, for the hash of most passwords.
+    /// A dummy verifier for `user`, with the hash that most users have.
     pub(super) fn strongest(&self, secret: &[u8; 32], user: &str) -> Verifier {
         self.verifier(secret, user, self.strongest)
     }
@@ -62,12 +62,13 @@ impl DummyCredentials {
     /// A dummy verifier for `user`: all bytes come from the secret and the name, so that its
     /// `stored_key` is the hash of no known key.
     pub(super) fn verifier(&self, secret: &[u8; 32], user: &str, hash: Hash) -> Verifier {
-        let shape = self.shapes.get(&hash).unwrap_or(&Self::NOBODY);
+        let shape = self.shapes.get(&hash).unwrap_or(&Self::DEFAULT_SHAPE);
         let key = hmac::Key::new(hmac::HMAC_SHA512, secret);
         let bytes = |purpose: &str, length: usize| {
             let blocks = (0u8..).flat_map(|block| {
                 let mut context = hmac::Context::with_key(&key);
-                // The purposes hold no NUL, so no two inputs run into one another.
+                // The purposes contain no NUL, so different inputs never concatenate to the same
+                // bytes.
                 [purpose.as_bytes(), &[0, hash as u8, block], user.as_bytes()]
                     .iter()
                     .for_each(|part| context.update(part));

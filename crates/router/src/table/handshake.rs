@@ -1,15 +1,15 @@
 //! Authentication and the choice of the space (contracts 4 and 5), from the first byte to the
 //! answer to open.
 //!
-//! A [`Handshake`] lives from the SASL header to the SASL outcome. The space becomes known when the
-//! client names its user (in sasl-init, or in the response that follows), by server name, host name
-//! of SASL, `@space` or as the default one; from then on only that space's users, rules and
-//! mechanisms count. With ANONYMOUS and without SASL it may stay open until [`Table::open`]. If one
-//! of these names is unknown, the exchange is refused before any password or token is checked.
-//! Without a default space it continues with dummy credentials.
+//! A [`Handshake`] lasts from the SASL header to the SASL outcome. The space is determined when the
+//! client names its user (in sasl-init, or in the response that follows): by server name, host name
+//! of SASL, `@space` or as the default. From then on only the users, rules and mechanisms of that
+//! space apply. With ANONYMOUS and without SASL, [`Table::open`] may determine the space. If one of
+//! these names is unknown, the exchange is refused before any password or token is checked. If no
+//! space is named and there is no default, it continues with dummy credentials.
 //!
-//! The handshake holds on to the table it began with, so that a plan applied in between cannot join
-//! the password of one space with the name of another.
+//! A handshake keeps the table with which it began, so that a plan that is applied in between
+//! cannot combine the password of one space with the name of another.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -24,48 +24,48 @@ use enmasse_amqp::types::{Error, SaslCode, SaslInit, Symbol, condition};
 use super::dummy_credentials::DummyCredentials;
 use super::lookup::Meaning;
 use super::space::{Space, User};
-use super::{Clues, NoSpace, Rights, SpaceKey, Table};
+use super::{NoSpace, Rights, SpaceHints, SpaceKey, Table};
 
-/// The transport's facts about a peer.
+/// The properties of a peer that the transport knows.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// the server name of the TLS handshake
     pub sni: Option<String>,
-    /// the user name that a verified client certificate stands for: its common name
+    /// the user name in a verified client certificate: its common name
     pub subject: Option<String>,
-    /// whether a password may travel as it is: TLS, loopback, or the operator allowed it
+    /// whether a password may be sent in plain text: with TLS, on loopback, or if the operator
+    /// allows it
     pub confidential: bool,
-    /// where it connects from; `None`: from within this process
+    /// its source address; `None`: from within this process
     pub source: Option<IpAddr>,
 }
 
 /// An authenticated peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authenticated {
-    /// its space; `None`: the host name of open decides, for a peer without a user name
+    /// its space; `None`: a peer without a user name, whose space the host name of open selects
     pub space: Option<SpaceKey>,
     /// the user whose rights count, without `@space`; `None`: anonymous
     pub user: Option<String>,
-    /// the space it was vouched for, if none has that name: the login fails
-    pub astray: Option<Box<str>>,
-    /// a peer without a user name: the unknown host name that it stated before open; the login
-    /// fails
-    pub misnamed: Option<Box<str>>,
-    /// its proof: the connection stays as long as that is valid
+    /// the name of the space of an in-process session, if no space has it: the login fails
+    pub unknown_space: Option<Box<str>>,
+    /// the unknown host name that a peer without a user name sent before open: the login fails
+    pub unknown_host: Option<Box<str>>,
+    /// its proof: the connection may stay as long as it is valid
     pub proof: Proof,
 }
 
 /// How a peer was authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
-    /// nothing: everybody may
+    /// not at all: the space is open, or the peer is anonymous
     #[default]
     None,
-    /// by this process
+    /// by this process, for an in-process session
     Vouched,
-    /// the password of which this is the stamp
+    /// by a password with this stamp
     Password(u64),
-    /// a client certificate
+    /// by a client certificate
     Certificate,
     /// by an external service
     Granted(Arc<Granted>),
@@ -78,14 +78,14 @@ pub struct Granted {
     pub service: Box<str>,
     /// its rights, in addition to those declared for a user of its name
     pub rights: Rights,
-    /// until when; `None`: until it goes
+    /// when it expires; `None`: never
     pub until: Option<Time>,
 }
 
 /// The question to a service about a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// full name of the space that the peer would come into
+    /// full name of the space of the login
     pub space: String,
     /// the service, as the plan names it
     pub service: String,
@@ -96,26 +96,26 @@ pub struct Question {
 /// The answer of a service to a [`Question`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judged {
-    /// it is true
+    /// the claim is right
     Right {
         /// the authenticated user
         user: String,
         /// its rights
         rights: Rights,
-        /// until when
+        /// when the login expires
         until: Option<Time>,
-        /// the question may be asked again before that, and a connection whose login is still valid
-        /// stays
+        /// the question may be repeated before that, and the connection stays if the login is still
+        /// valid
         renewable: bool,
     },
-    /// it is not; why, for operators only
+    /// the claim is wrong; the reason, for operators only
     Wrong(String),
     /// no decision is possible at present; the reason, for operators only
     Unknown(String),
 }
 
 impl Authenticated {
-    /// A peer that speaks no SASL.
+    /// A peer without SASL.
     #[must_use]
     pub fn without_sasl(table: &Table, peer: &Peer) -> Self {
         Self::nameless(table, peer, None)
@@ -125,21 +125,21 @@ impl Authenticated {
     fn nameless(table: &Table, peer: &Peer, hostname: Option<&str>) -> Self {
         match table.space_of_hosts(peer.sni.as_deref(), hostname) {
             Ok(space) => Self { space, ..Self::default() },
-            Err(NoSpace::Unknown(name)) => Self { misnamed: Some(name.into()), ..Self::default() },
+            Err(NoSpace::Unknown(name)) => Self { unknown_host: Some(name.into()), ..Self::default() },
             Err(_) => Self::default(),
         }
     }
 
     /// A session within this process, authenticated as `user` (`None`: anonymous) of the space
-    /// `space` and of no other: if there is none, no other clue counts.
+    /// `space`. If that space does not exist, no other is selected.
     #[must_use]
     pub fn vouched(table: &Table, space: &str, user: Option<String>) -> Self {
         let found = table.space_within(space);
-        let astray = found.is_none().then(|| space.into());
-        Self { space: found, user, astray, misnamed: None, proof: Proof::Vouched }
+        let unknown_space = found.is_none().then(|| space.into());
+        Self { space: found, user, unknown_space, unknown_host: None, proof: Proof::Vouched }
     }
 
-    /// Until when it may stay; `None`: there is no end to it.
+    /// When the login expires; `None`: never.
     #[must_use]
     pub fn until(&self) -> Option<Time> {
         match &self.proof {
@@ -149,28 +149,28 @@ impl Authenticated {
     }
 }
 
-/// Why a login was refused, for operators only: the peer learns less. It contains no password. No
-/// password is in it.
+/// Why a login was refused, for operators only: the peer gets less detail. It never contains a
+/// password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// the real reason
     pub reason: String,
     /// the claimed user name, if one was sent
     pub user: Option<String>,
-    /// the full name of the space that it would have come into, if one was found
+    /// the full name of the space of the login, if one was found
     pub space: Option<String>,
-    /// how it tried; `None`: without SASL, or by none that exists
+    /// the SASL mechanism; `None`: without SASL, or an unknown mechanism
     pub mechanism: Option<&'static str>,
 }
 
 /// A password attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempted {
-    /// for a user of this space; `None`: no such name
+    /// the space of the user; `None`: no space has the name
     pub space: Option<SpaceKey>,
-    /// of this name, without `@space`, whether there is such a user or not
+    /// the user name without `@space`; the user may not exist
     pub user: String,
-    /// from this address
+    /// its source address
     pub source: IpAddr,
 }
 
@@ -178,23 +178,23 @@ pub struct Attempted {
 pub struct Handshake {
     table: Arc<Table>,
     peer: Peer,
-    /// of sasl-init
+    /// the host name in sasl-init
     hostname: Option<String>,
-    /// the peer's choice, if it exists
+    /// the mechanism that the peer chose, if it is known
     mechanism: Option<Mechanism>,
     /// the user name that was last looked up
     asked: RefCell<Option<String>>,
-    /// the attempt that has begun, if it is one with a password
+    /// the password attempt in progress
     attempt: Option<Attempted>,
     /// the answer of a service, if one was asked
     judged: Option<Judged>,
     /// the space of the question to a service, and the question
-    questioned: Option<(SpaceKey, Question)>,
+    pending_question: Option<(SpaceKey, Question)>,
     server: Server,
 }
 
 impl Handshake {
-    /// Begins: send [`Handshake::mechanisms`] first.
+    /// A new handshake. Send [`Handshake::mechanisms`] first.
     #[must_use]
     pub fn new(table: Arc<Table>, peer: Peer, nonce: Nonce) -> Self {
         let server = Server::new(offered(&table, &peer), nonce);
@@ -206,7 +206,7 @@ impl Handshake {
             asked: RefCell::default(),
             attempt: None,
             judged: None,
-            questioned: None,
+            pending_question: None,
             server,
         }
     }
@@ -217,10 +217,9 @@ impl Handshake {
         self.server.mechanisms()
     }
 
-    /// Whether the peer may do without: where one may come in without a name, no SASL header is
-    /// needed either.
+    /// Whether SASL is optional: a space that admits anonymous clients needs no SASL header.
     #[must_use]
-    pub fn may_be_left_out(&self) -> bool {
+    pub fn is_optional(&self) -> bool {
         self.server.offers(Mechanism::Anonymous)
     }
 
@@ -230,13 +229,13 @@ impl Handshake {
         self.mechanism = Mechanism::from_name(init.mechanism.as_str());
         let hosts = self.table.space_of_hosts(self.peer.sni.as_deref(), self.hostname.as_deref());
         if hosts.is_err() && self.mechanism != Some(Mechanism::Anonymous) {
-            // With ANONYMOUS no secret is at stake, and open refuses it with a text.
+            // ANONYMOUS sends no secret, and open refuses it with an explanation.
             return Step::Refused { code: SaslCode::Auth, why: "a host name of the connection is unknown" };
         }
         let known = known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked);
         let step = self.server.init(init, &known);
         match step {
-            Step::Refused { code, .. } if self.is_vague_certificate(init) => {
+            Step::Refused { code, .. } if self.is_ambiguous_certificate(init) => {
                 let why = "EXTERNAL: several address spaces admit certificates, so the common name must name one, as \
                            user@NAME.NAMESPACE";
                 Step::Refused { code, why }
@@ -245,8 +244,8 @@ impl Handshake {
         }
     }
 
-    /// Whether a certificate is shown that has to name its space and does not.
-    fn is_vague_certificate(&self, init: &SaslInit) -> bool {
+    /// Whether the peer presents a certificate that has to name its space and does not.
+    fn is_ambiguous_certificate(&self, init: &SaslInit) -> bool {
         self.table.certificates_name_space
             && init.mechanism == Mechanism::External.symbol()
             && self.peer.subject.as_deref().is_some_and(|subject| self.table.space_of_certificate(subject).is_none())
@@ -259,14 +258,13 @@ impl Handshake {
         self.admit(step)
     }
 
-    /// Takes the answer of a check; `None`: there was no room for it.
+    /// Takes the result of a password check; `None`: not checked, because too many were waiting.
     pub fn plain_checked(&mut self, right: Option<bool>) -> Step<Authenticated> {
         let step = self.server.plain_checked(right);
         self.admit(step)
     }
 
-    /// The attempt that begins with a step: a password, or a proof that one is known, is about to
-    /// be checked.
+    /// The attempt that a step begins: a password, or a proof of a password, will be checked.
     pub fn begins(&mut self, step: &Step<Authenticated>) -> Option<Attempted> {
         let is_checked = match (step, self.mechanism?) {
             (Step::CheckPlain(_) | Step::Ask(_), Mechanism::Plain) | (Step::Challenge(_), Mechanism::Scram(_)) => true,
@@ -284,7 +282,7 @@ impl Handshake {
         self.attempt.clone()
     }
 
-    /// The attempt that has begun, once there is a verdict about it.
+    /// Takes the attempt in progress, after its verdict.
     pub fn ends(&mut self) -> Option<Attempted> {
         self.attempt.take()
     }
@@ -301,7 +299,7 @@ impl Handshake {
         let service = space.service()?;
         let question =
             Question { space: space.name().to_owned(), service: service.to_owned(), claim: Claim { user, ..claim } };
-        self.questioned = Some((space.key(), question.clone()));
+        self.pending_question = Some((space.key(), question.clone()));
         Some(question)
     }
 
@@ -328,7 +326,7 @@ impl Handshake {
     }
 
     fn authenticated(&self, identity: Identity) -> Authenticated {
-        match (&self.judged, &self.questioned) {
+        match (&self.judged, &self.pending_question) {
             (Some(Judged::Right { user, rights, until, .. }), Some((space, question))) => {
                 let service = question.service.as_str().into();
                 let granted = Granted { service, rights: rights.clone(), until: *until };
@@ -342,20 +340,20 @@ impl Handshake {
     /// After [`Step::Accepted`]: the question to ask again before the login expires, if allowed.
     pub fn to_renew(&mut self) -> Option<Question> {
         let Some(Judged::Right { until: Some(_), renewable: true, .. }) = self.judged else { return None };
-        self.questioned.take().map(|(_, question)| question)
+        self.pending_question.take().map(|(_, question)| question)
     }
 
     fn known(&self) -> KnownUsers<'_> {
         known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked)
     }
 
-    /// The space that the peer has named so far; `None`: there is none.
+    /// The space by the names that the peer has sent so far; `None`: they select none.
     #[must_use]
     pub fn space(&self) -> Option<SpaceKey> {
         self.known().space(self.asked.borrow().as_deref()).ok().map(Space::key)
     }
 
-    /// The mechanism that the peer has chosen, if it is one that exists.
+    /// The mechanism that the peer chose, if it is known.
     #[must_use]
     pub fn mechanism(&self) -> Option<Mechanism> {
         self.mechanism
@@ -408,7 +406,7 @@ const fn known<'a>(
     KnownUsers { table, peer, hostname, asked }
 }
 
-/// The mechanisms to offer to a peer whose space may not be known yet.
+/// The mechanisms offered to a peer whose space may be undetermined.
 fn offered(table: &Table, peer: &Peer) -> Vec<Mechanism> {
     let named = peer.sni.as_deref().map_or(Meaning::Neutral, |name| table.meaning(name));
     let mechanisms = match named {
@@ -423,35 +421,38 @@ fn offered(table: &Table, peer: &Peer) -> Vec<Mechanism> {
     };
     let mut offered: Vec<_> = mechanisms.iter().copied().filter(possible).collect();
     if offered.is_empty() {
-        // The list must not be empty (5.3.3.1); this one admits no peer and reveals nothing.
+        // The list must not be empty (5.3.3.1). SCRAM without users admits no peer and reveals
+        // nothing.
         offered.push(Mechanism::Scram(Hash::Sha256));
     }
     offered
 }
 
-/// The table's knowledge of the users that a peer may mean.
+/// The look-up of users for one peer.
 struct KnownUsers<'a> {
     table: &'a Table,
     peer: &'a Peer,
     hostname: Option<&'a str>,
-    /// where the user name that is looked up is noted
+    /// records the user name that is looked up
     asked: &'a RefCell<Option<String>>,
 }
 
 impl<'a> KnownUsers<'a> {
-    /// The space that a user of that name (`None`: without a name) comes into.
+    /// The space of a user of that name (`None`: without a name).
     fn space(&self, user: Option<&str>) -> Result<&'a Space, NoSpace> {
-        let clues = Clues { sni: self.peer.sni.as_deref(), sasl_hostname: self.hostname, user, open_hostname: None };
-        let key = self.table.space_for(&clues)?;
+        let hints =
+            SpaceHints { sni: self.peer.sni.as_deref(), sasl_hostname: self.hostname, user, open_hostname: None };
+        let key = self.table.space_for(&hints)?;
         self.table.space(key).ok_or(NoSpace::Nothing)
     }
 
-    /// Whether only an unknown name determines the space of a user.
+    /// Whether the names of a connection with that user contain an unknown one.
     fn is_unknown(&self, user: &str) -> bool {
         matches!(self.space(Some(user)), Err(NoSpace::Unknown(_)))
     }
 
-    /// The space of a user, if it lets that mechanism be used, and the user.
+    /// The space of a user, if it has that mechanism; the name without `@space`; and the user, if
+    /// it exists.
     fn user<'n>(&self, name: &'n str, mechanism: Mechanism) -> Option<(&'a Space, &'n str, Option<&'a User>)> {
         let space = self.space(Some(name)).ok().filter(|space| space.mechanisms().contains(&mechanism))?;
         let (name, user) = space.user(name, |suffix| self.table.space_named(suffix) == Some(space.key()));
@@ -485,8 +486,8 @@ impl<'a> KnownUsers<'a> {
 
 impl Credentials for KnownUsers<'_> {
     fn anonymous(&self) -> bool {
-        // The host name of open may name the space. Whether the one in sasl-init exists is not
-        // revealed here either: open refuses it like a nonexistent one.
+        // The host name of open may select the space. An unknown host name in sasl-init is refused
+        // at open, like any other, so that the outcome here reveals nothing.
         true
     }
 
@@ -496,7 +497,7 @@ impl Credentials for KnownUsers<'_> {
             return PlainRule::Refuse;
         }
         let Some((space, name, found)) = self.user(user, Mechanism::Plain) else {
-            return PlainRule::Check(DummyCredentials::nowhere().strongest(&self.table.secret, user));
+            return PlainRule::Check(DummyCredentials::without_space().strongest(&self.table.secret, user));
         };
         if space.is_open() {
             return PlainRule::Accept;
@@ -504,7 +505,7 @@ impl Credentials for KnownUsers<'_> {
         if space.is_delegated() {
             return PlainRule::Ask;
         }
-        // The decoy is made up in any case, so that it takes no longer where it is needed.
+        // Computed in any case, so that the time does not show whether the user exists.
         let dummy = space.dummy.strongest(&self.table.secret, name);
         PlainRule::Check(found.and_then(User::strongest).cloned().unwrap_or(dummy))
     }
@@ -515,7 +516,7 @@ impl Credentials for KnownUsers<'_> {
             return None;
         }
         let Some((space, name, found)) = self.user(user, Mechanism::Scram(hash)) else {
-            return Some(DummyCredentials::nowhere().verifier(&self.table.secret, user, hash));
+            return Some(DummyCredentials::without_space().verifier(&self.table.secret, user, hash));
         };
         let dummy = space.dummy.verifier(&self.table.secret, name, hash);
         Some(found.and_then(|user| user.verifier(hash)).cloned().unwrap_or(dummy))
@@ -527,9 +528,9 @@ impl Credentials for KnownUsers<'_> {
         space.is_some_and(|space| space.service().is_some())
     }
 
-    /// The server name and the host name are the client's own choice, the name in the certificate
-    /// is not. So if one authority signs for users of several spaces, the certificate names its
-    /// space by the full name: a short one may later name another space.
+    /// A client chooses the server name and the host name itself, but not the name in its
+    /// certificate. So if one authority signs for users of several spaces, the certificate must
+    /// name its space. It uses the full name: a short one may select another space later.
     fn external(&self) -> Option<String> {
         let subject = self.peer.subject.as_deref()?;
         self.asked.replace(Some(subject.to_owned()));
@@ -548,13 +549,13 @@ impl Table {
         suffix.eq_ignore_ascii_case(space.name()).then(|| space.key())
     }
 
-    /// Answers an open: the space that the authenticated belongs to for good.
+    /// The final space of an authenticated peer, determined at open.
     ///
     /// # Errors
-    /// The error to close the connection with: `amqp:unauthorized-access` (no space was named, or
-    /// it does not admit anonymous peers: strangers learn not which), `amqp:not-found` (there is no
-    /// space, it is deleted, or the host name is unknown), `amqp:not-allowed` (the host name names
-    /// another space); and the reason for operators.
+    /// The error to close the connection with, and the reason for operators.
+    /// `amqp:unauthorized-access`: no space was named, or it does not admit anonymous peers; the
+    /// error does not reveal which. `amqp:not-found`: there is no space, it is deleted, or the host
+    /// name is unknown. `amqp:not-allowed`: the host name is that of another space.
     pub fn open(
         &self,
         authenticated: &Authenticated,
@@ -574,21 +575,21 @@ impl Table {
     fn find(&self, authenticated: &Authenticated, hostname: Option<&str>) -> Result<SpaceKey, Stopped<'_>> {
         let key = match authenticated {
             Authenticated { space: Some(key), .. } => *key,
-            Authenticated { astray: Some(name), .. } => {
+            Authenticated { unknown_space: Some(name), .. } => {
                 let text = format!(
                     "no address space is named {name:?}, for which this session was opened; it was deleted or renamed"
                 );
                 return Err((Error::new(condition::NOT_FOUND, text), None, None));
             }
-            Authenticated { user: None, misnamed: Some(name), .. } => {
+            Authenticated { user: None, unknown_host: Some(name), .. } => {
                 let why = NoSpace::Unknown(name.to_string());
                 return Err((nameless(&why), None, Some(why.to_string())));
             }
             Authenticated { user: None, .. } => {
-                let clues = Clues { open_hostname: hostname, ..Clues::default() };
-                self.space_for(&clues).map_err(|why| (nameless(&why), None, Some(why.to_string())))?
+                let hints = SpaceHints { open_hostname: hostname, ..SpaceHints::default() };
+                self.space_for(&hints).map_err(|why| (nameless(&why), None, Some(why.to_string())))?
             }
-            // A user has a space before the outcome of SASL, and gets none afterwards.
+            // The space of a user is determined before the outcome of SASL, never later.
             Authenticated { user: Some(_), .. } => {
                 return Err((nameless(&NoSpace::Unnamed), None, Some(NoSpace::Unnamed.to_string())));
             }
@@ -612,7 +613,7 @@ impl Table {
                 );
                 Err((Error::new(condition::NOT_ALLOWED, text), Some(space), None))
             }
-            // Names within this process come from its own code.
+            // In-process sessions are exempt: their host names are set by our own code.
             Meaning::Unknown if authenticated.proof != Proof::Vouched => {
                 let why = NoSpace::Unknown(hostname.unwrap_or_default().to_owned());
                 Err((Error::new(condition::NOT_FOUND, why.to_string()), Some(space), None))
@@ -625,8 +626,8 @@ impl Table {
 /// The error for the peer, the space that was found, and the reason for operators if it differs.
 type Stopped<'a> = (Error, Option<&'a Space>, Option<String>);
 
-/// A peer without a space and one whose space does not admit anonymous peers get the same error, or
-/// strangers could probe which spaces exist.
+/// The error of a peer without a space, and of one whose space does not admit anonymous peers. They
+/// are equal, because otherwise strangers could probe which spaces exist.
 fn nameless(why: &NoSpace) -> Error {
     match why {
         NoSpace::Nothing => Error::new(condition::NOT_FOUND, why.to_string()),

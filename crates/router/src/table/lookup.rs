@@ -1,4 +1,4 @@
-//! Which space a connection belongs to (contracts 4).
+//! The space of a connection (contracts 4).
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use super::{SpaceKey, Table};
 
 /// The names by which a connection selects its space, in the order of precedence.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Clues<'a> {
+pub struct SpaceHints<'a> {
     /// the server name of the TLS handshake
     pub sni: Option<&'a str>,
     /// `hostname` of sasl-init
@@ -24,14 +24,14 @@ pub enum Meaning {
     Neutral,
     /// this space
     Space(SpaceKey),
-    /// neither a space nor the platform: it was mistyped, or was meant for another platform
+    /// neither a space nor the platform: mistyped, or meant for another platform
     Unknown,
 }
 
 /// Why a connection belongs to no space.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSpace {
-    /// none was named and there is no default
+    /// the connection names no space, and there is no default
     #[error(
         "the connection names no address space and the platform has no default one; set the virtual host (hostname of \
          the TLS handshake, of sasl-init or of open) to the name of a space, or log in as user@space"
@@ -49,8 +49,9 @@ pub enum NoSpace {
 }
 
 impl Table {
-    /// The space that these clues select: server name, host name of SASL, the part after the last
-    /// `@` of the user name, host name of open (only without a user name), else the default space.
+    /// The space that these names select, in this order: server name, host name of SASL, the part
+    /// after the last `@` of the user name, host name of open (only without a user name), the
+    /// default space.
     ///
     /// An unknown name is refused rather than skipped: the credentials that follow are meant for
     /// another space, whose users and authentication service must not be replaced by those of the
@@ -59,12 +60,12 @@ impl Table {
     ///
     /// # Errors
     /// No space is named and there is no default, or a name is unknown.
-    pub fn space_for(&self, clues: &Clues<'_>) -> Result<SpaceKey, NoSpace> {
-        if let Some(key) = self.space_of_hosts(clues.sni, clues.sasl_hostname)? {
+    pub fn space_for(&self, hints: &SpaceHints<'_>) -> Result<SpaceKey, NoSpace> {
+        if let Some(key) = self.space_of_hosts(hints.sni, hints.sasl_hostname)? {
             return Ok(key);
         }
-        let suffix = clues.user.and_then(|user| user.rsplit_once('@')).map(|(_, suffix)| suffix);
-        let opened = clues.open_hostname.filter(|_| clues.user.is_none());
+        let suffix = hints.user.and_then(|user| user.rsplit_once('@')).map(|(_, suffix)| suffix);
+        let opened = hints.open_hostname.filter(|_| hints.user.is_none());
         for name in [suffix, opened].into_iter().flatten() {
             match self.meaning(name) {
                 Meaning::Space(key) => return Ok(key),
@@ -105,21 +106,20 @@ impl Table {
             || host.eq_ignore_ascii_case("localhost")
             || address.parse::<IpAddr>().is_ok()
             || self.hosts.contains(&*host.to_ascii_lowercase());
-        // A space that is called like the platform must not get the clients of all others.
+        // A space with a name of the platform must not receive the clients of other spaces.
         if is_platform {
             return Meaning::Neutral;
         }
         self.space_named(host).map_or(Meaning::Unknown, Meaning::Space)
     }
 
-    /// The space that answers to `name` for a peer; names are compared without regard to case, as
-    /// host names are.
+    /// The space of that name for a peer; case is ignored, as in host names.
     #[must_use]
     pub fn space_named(&self, name: &str) -> Option<SpaceKey> {
         self.space_within(name).filter(|key| !self.spaces[key].is_internal())
     }
 
-    /// The space that answers to `name` for a session within this process.
+    /// The space of that name for a session within this process.
     #[must_use]
     pub fn space_within(&self, name: &str) -> Option<SpaceKey> {
         self.names.get(&*name.to_ascii_lowercase()).copied()
@@ -131,8 +131,7 @@ impl Table {
     }
 }
 
-/// A host name without the port that some clients leave behind it, and an IPv6 address without
-/// brackets.
+/// A host name without a port, which some clients append, and an IPv6 address without brackets.
 fn without_port(name: &str) -> &str {
     if let Some((address, rest)) = name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return if rest.is_empty() || rest.starts_with(':') { address } else { name };

@@ -1,11 +1,10 @@
-//! The Plan compiled for fast answers; immutable, shared by all shards, replaced whole.
+//! The Plan, compiled for fast look-ups: immutable, shared by all shards, and replaced as a whole.
 //!
-//! [`Table::compile`] turns a [`Plan`] and the table before it into the next table: keys, homes and
-//! unchanged entries are carried over, so that untouched links notice nothing. [`Table::space_for`]
-//! selects the space of a connection (contracts 4), [`Handshake`] authenticates it (contracts 5),
+//! [`Table::compile`] compiles a [`Plan`] and the previous table into the next one. It keeps keys,
+//! homes and unchanged entries, so that other links are unaffected. [`Table::space_for`] selects
+//! the space of a connection (contracts 4), [`Handshake`] authenticates it (contracts 5),
 //! [`Space::resolve`] and [`Space::resolve_receiver`] resolve names (contracts 6), [`Rights::may`]
-//! checks rights. Dynamic nodes are not here: they live and die with their connection, in the
-//! shard.
+//! checks rights. Dynamic nodes are not in the table: the shard of their connection has them.
 
 mod address;
 mod compile;
@@ -30,24 +29,24 @@ pub use address::{AddressEntry, Home};
 pub use compile::{LINK_CAPACITY_MAX, PlanError};
 pub use diff::Diff;
 pub use handshake::{Attempted, Authenticated, Granted, Handshake, Judged, Peer, Proof, Question, Refusal};
-pub use lookup::{Clues, NoSpace};
+pub use lookup::{NoSpace, SpaceHints};
 pub use pace::{Allowance, Pace};
 pub use rights::Rights;
 pub use space::{Resolved, Space};
 pub(crate) use storage::MESSAGE_BYTES_MAX;
 pub use storage::{Storage, Streaming};
-pub use usage::{Carried, CountGuard, Traffic};
+pub use usage::{CountGuard, Traffic, TrafficCounts};
 
 use crate::core::{AddressKey, AddressKind};
 #[cfg(doc)]
 use crate::plan::Plan;
 
-/// Names a space: stays while its uid stays, never used again.
+/// Identifies a space: the same for the same uid, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceKey(pub u32);
 
 impl SpaceKey {
-    /// The one of `shards` shards where all stored addresses of the space live
+    /// The home of all stored addresses of the space, among `shards` shards
     /// (`docs/decisions/0018-stored-home.md`).
     #[must_use]
     pub fn stored_home(self, shards: u16) -> u16 {
@@ -55,22 +54,22 @@ impl SpaceKey {
     }
 }
 
-/// Everything a node serves.
+/// The compiled Plan of a node.
 pub struct Table {
     version: u64,
     spaces: HashMap<SpaceKey, Space>,
-    /// every name a space answers to, in lower case
+    /// the names of spaces, in lower case
     names: HashMap<Box<str>, SpaceKey>,
     /// the space of connections that name none
     default: Option<SpaceKey>,
     /// host names of the platform, in lower case
     hosts: HashSet<Box<str>>,
-    /// of all spaces together, strongest first
+    /// the mechanisms of all spaces, strongest first
     mechanisms: Vec<Mechanism>,
-    /// several closed spaces admit certificates of one authority: each certificate has to name its
-    /// space
+    /// several closed spaces admit certificates, which one authority signs: each certificate has to
+    /// name its space
     certificates_name_space: bool,
-    /// the next keys to give away
+    /// the next free keys
     next: NextKeys,
     secret: [u8; 32],
 }
@@ -82,8 +81,8 @@ struct NextKeys {
 }
 
 impl Table {
-    /// The table of a node that has no plan yet. `secret` is random and drawn once for the process:
-    /// it makes up the salts of users that do not exist, alike each time they are requested.
+    /// The table of a node without a plan. `secret` is random, and the same for the whole process:
+    /// the salts of nonexistent users derive from it, so that they stay the same.
     #[must_use]
     pub fn empty(secret: [u8; 32]) -> Self {
         let next = NextKeys { space: 0, address: 0 };

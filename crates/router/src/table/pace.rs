@@ -1,10 +1,10 @@
-//! The rate limit of a space's clients: arithmetic on a given time, shared by all shards of a node.
+//! The rate limit of a space's clients, shared by all shards of a node. Pure: time is an argument.
 //!
-//! A bound per second is a debt that time pays off: a message moves the time until which everything
-//! is paid for by its cost, and after that a second's worth may come at once. Messages are charged
-//! on arrival, so traffic beyond the bound was sent within granted credit, and it is paid for
-//! before new credit is granted: over any time the traffic is at most the bound, a second's worth,
-//! the input of a turn, and the outstanding credit.
+//! A bound is a virtual scheduling algorithm (GCRA, ITU-T I.371): each message advances the paid
+//! time by its cost, and a burst of one second is allowed. Messages are charged on arrival. Traffic
+//! beyond the bound was sent within granted credit, and no new credit is granted until it is paid
+//! for. So in any period the traffic is at most the bound, plus a burst of one second, the input of
+//! one turn, and the outstanding credit.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,27 +14,27 @@ use enmasse_amqp::time::Time;
 use crate::plan::SpaceLimits;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Waiting senders continue when this much is available: less would be a flow for every few
-/// messages.
-const REST_NS: u64 = SECOND_NS / 50;
-/// The credit of one link is worth this part of a second, so that a few links do not use up what
-/// all wait for.
+/// Waiting senders continue this time after the debt is paid: without it a flow would be sent for
+/// every few messages.
+const RESUME_NS: u64 = SECOND_NS / 50;
+/// One grant of a link is at most this fraction of a second's traffic, so that a few links do not
+/// use up the budget of all.
 const SHARES: u64 = 10;
-/// Bytes that a message is taken to have before there was one.
-const GUESS_BYTES: u64 = 1024;
+/// Assumed size of a message before the first one.
+const ASSUMED_BYTES: u64 = 1024;
 
 /// The allowance of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// credit for so many deliveries at a time on each link
+    /// the most deliveries that one grant may give to each link
     Share(u32),
-    /// none before that time; then ask again
+    /// none before that time
     After(Time),
-    /// none, until the plan changes
+    /// none until the plan changes
     Nothing,
 }
 
-/// The bounds of one space and their balance. A space that has none has no `Pace`.
+/// The bounds of one space and their balance. A space without bounds has no `Pace`.
 #[derive(Debug)]
 pub struct Pace {
     messages: Option<Bound>,
@@ -44,55 +44,54 @@ pub struct Pace {
 
 #[derive(Debug)]
 pub(super) struct Bound {
-    a_second: NonZeroU64,
-    /// the time until which traffic is paid for, in nanoseconds after a second before the origin of
-    /// time
+    per_second: NonZeroU64,
+    /// the time until which traffic is paid for, in nanoseconds (see `nanos`)
     paid_ns: AtomicU64,
 }
 
 impl Bound {
-    pub(super) const fn of(a_second: NonZeroU64) -> Self {
-        Self { a_second, paid_ns: AtomicU64::new(0) }
+    pub(super) const fn of(per_second: NonZeroU64) -> Self {
+        Self { per_second, paid_ns: AtomicU64::new(0) }
     }
 
-    fn new(a_second: Option<u64>) -> Option<Self> {
-        a_second.and_then(NonZeroU64::new).map(Self::of)
+    fn new(per_second: Option<u64>) -> Option<Self> {
+        per_second.and_then(NonZeroU64::new).map(Self::of)
     }
 
     fn charge(&self, now_ns: u64, count: u64) {
-        let cost = (u128::from(count) * u128::from(SECOND_NS)).div_ceil(u128::from(self.a_second.get()));
+        let cost = (u128::from(count) * u128::from(SECOND_NS)).div_ceil(u128::from(self.per_second.get()));
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-        let put_off = |paid: u64| Some(paid.max(now_ns - SECOND_NS).saturating_add(cost));
-        // Relaxed: the number carries no other memory with it. It cannot fail, for it always gives
-        // a number.
-        let _ = self.paid_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put_off);
+        let add_cost = |paid: u64| Some(paid.max(now_ns - SECOND_NS).saturating_add(cost));
+        // Relaxed: no other memory depends on the number. The update never fails: `add_cost` never
+        // returns `None`.
+        let _ = self.paid_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_cost);
     }
 
-    /// When there is something again; `None`: now.
+    /// When traffic is allowed again; `None`: now.
     fn due_ns(&self, now_ns: u64) -> Option<u64> {
         let paid = self.paid_ns.load(Ordering::Relaxed);
-        (paid > now_ns).then(|| paid.saturating_add(REST_NS))
+        (paid > now_ns).then(|| paid.saturating_add(RESUME_NS))
     }
 
-    /// Takes one, if there is one at that time.
+    /// Charges one unit if the bound allows it now.
     pub(super) fn take(&self, now: Time) -> bool {
-        let there = self.due_ns(nanos(now)).is_none();
-        if there {
+        let is_allowed = self.due_ns(nanos(now)).is_none();
+        if is_allowed {
             self.charge(nanos(now), 1);
         }
-        there
+        is_allowed
     }
 
     fn share(&self, each: u64) -> u32 {
-        u32::try_from(self.a_second.get() / SHARES / each.max(1)).unwrap_or(u32::MAX)
+        u32::try_from(self.per_second.get() / SHARES / each.max(1)).unwrap_or(u32::MAX)
     }
 
     fn matches(&self, limit: Option<u64>) -> bool {
-        limit == Some(self.a_second.get())
+        limit == Some(self.per_second.get())
     }
 }
 
-/// So that the second's worth that may come at once is there from the beginning.
+/// A time in nanoseconds, plus one second: a whole burst is available from time zero on.
 fn nanos(now: Time) -> u64 {
     now.as_micros().saturating_mul(1000).saturating_add(SECOND_NS)
 }
@@ -117,7 +116,7 @@ impl Pace {
             && self.exhausted == limits.exhausted
     }
 
-    /// So much has come.
+    /// Charges traffic to the bounds.
     pub fn charge(&self, now: Time, messages: u64, bytes: u64) {
         for (bound, count) in [(&self.messages, messages), (&self.bytes, bytes)] {
             if let Some(bound) = bound {
@@ -126,8 +125,8 @@ impl Pace {
         }
     }
 
-    /// The allowance of a sender whose messages had `mean_bytes` so far; 0: there was none. A share
-    /// is a power of two, so that a mean that moves a little does not change it.
+    /// The allowance of a sender whose messages have `mean_bytes` on average; 0: there was none. A
+    /// share is a power of two, so that a small change of the mean does not change it.
     #[must_use]
     pub fn allowance(&self, now: Time, mean_bytes: u64) -> Allowance {
         if self.exhausted {
@@ -137,7 +136,7 @@ impl Pace {
         if let Some(due) = bounds().filter_map(|bound| bound.due_ns(nanos(now))).max() {
             return Allowance::After(Time::from_micros((due - SECOND_NS).div_ceil(1000)));
         }
-        let each = if mean_bytes == 0 { GUESS_BYTES } else { mean_bytes };
+        let each = if mean_bytes == 0 { ASSUMED_BYTES } else { mean_bytes };
         let shares =
             [self.messages.as_ref().map(|bound| bound.share(1)), self.bytes.as_ref().map(|bound| bound.share(each))];
         let share = shares.into_iter().flatten().min().unwrap_or(u32::MAX).max(1);

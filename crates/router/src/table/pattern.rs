@@ -1,18 +1,18 @@
 //! One wildcard grammar, for the filters of receivers and for the patterns of rights.
 //!
-//! A name is cut into levels at every `/`. In a pattern the level `+` or `*` stands for exactly one
-//! level and `#` for zero or more, anywhere. Rights know two forms more, kept from the original
-//! EnMasse: `*` alone is every name, and `*` at the end of the last level (`ord*`) is every name
-//! that begins so, further levels included.
+//! A name is split into levels at every `/`. In a pattern the level `+` or `*` matches exactly one
+//! level and `#` matches zero or more, anywhere. Patterns of rights have two more forms, which the
+//! original EnMasse has too: `*` alone matches every name, and `*` at the end of the last level
+//! (`ord*`) matches every name with that prefix, including names with further levels.
 //!
-//! A pattern is run as an automaton over the levels: the set of places it may be in is one integer,
-//! and so is the set of places that a level lets continue. A level costs a few operations on them
-//! and a search among the pattern's own levels; a match cannot blow up.
+//! A pattern is a nondeterministic automaton over the levels. Its set of states is one integer, and
+//! so is the set of states that a level advances. A level costs a few integer operations and a
+//! search among the levels of the pattern, so the time of a match is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Most levels of a pattern; the places of its automaton then fit in 128 bits.
+/// Most levels of a pattern; the states of its automaton then fit in 128 bits.
 pub const LEVELS_MAX: usize = 64;
 
 /// Whether a name has a level that is a wildcard (`+`, `*` or `#`).
@@ -23,7 +23,7 @@ pub fn is_wildcard(name: &str) -> bool {
 
 #[cfg(test)]
 thread_local! {
-    /// Times that a name was run through a pattern on this thread.
+    /// Number of runs of a pattern over a name on this thread.
     pub(super) static RUNS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -31,15 +31,15 @@ thread_local! {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     tokens: Box<[Token]>,
-    /// places of `#`
+    /// states before `#`
     any: u128,
-    /// places of `+`
+    /// states before `+`
     one: u128,
-    /// places of each level that stands for itself, in the order of the levels
+    /// states before each literal level, in the order of the levels
     levels: Box<[(Box<str>, u128)]>,
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// empty text
@@ -55,17 +55,17 @@ pub enum PatternError {
 
 #[derive(Clone, PartialEq, Eq)]
 enum Token {
-    /// this level
+    /// a literal level
     Level(Box<str>),
-    /// one level that begins so
+    /// one level with this prefix
     Prefix(Box<str>),
     /// any one level
     One,
-    /// any levels, also none
+    /// zero or more levels
     Any,
 }
 
-/// One step of the names that a filter stands for, as the pattern of a right sees it.
+/// One step over a name, or over a filter that the pattern of a right has to cover.
 enum Step<'a> {
     Level(&'a str),
     One,
@@ -88,8 +88,8 @@ impl Pattern {
         Self::build(text, levels.collect::<Result<_, _>>()?)
     }
 
-    /// The pattern of a right: a filter, or `*` for every name, or a text that ends with `*` for
-    /// every name that begins with that text.
+    /// The pattern of a right: a filter, or `*` for every name, or a prefix followed by `*` for
+    /// every name with that prefix.
     ///
     /// # Errors
     /// As [`Pattern::filter`].
@@ -116,7 +116,7 @@ impl Pattern {
         if text.split('/').count() > LEVELS_MAX {
             return Err(PatternError::TooDeep);
         }
-        let tokens = in_order(tokens);
+        let tokens = normalized(tokens);
         let (mut any, mut one, mut levels) = (0, 0, BTreeMap::<&str, u128>::new());
         for (place, token) in tokens.iter().enumerate() {
             match token {
@@ -130,40 +130,39 @@ impl Pattern {
         Ok(Self { tokens, any, one, levels })
     }
 
-    /// Whether the pattern stands for one name only, the text that it was made of.
+    /// Whether the pattern has no wildcard, and so matches only its own text.
     #[must_use]
     pub(super) fn is_name(&self) -> bool {
         self.tokens.iter().all(|token| matches!(token, Token::Level(_)))
     }
 
-    /// Whether the pattern stands for this name.
+    /// Whether the pattern matches this name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.ends(self.run(name))
     }
 
-    /// Whether the pattern stands for every name that `filter` stands for. Exact for filters
-    /// without `#`; with it a pattern has to cover the `#` by one of its own, so that `+/#/b` is
-    /// not seen to cover `#/a/b`: the doubt goes against the user.
+    /// Whether the pattern matches every name that `filter` matches. Exact for filters without `#`.
+    /// A `#` of the filter must be covered by a `#` of the pattern, so `+/#/b` does not cover
+    /// `#/a/b`, although it matches all its names: the answer errs on the safe side.
     #[must_use]
     pub fn covers(&self, filter: &Self) -> bool {
         let step = |places, token: &Token| match token {
             Token::Level(level) => self.step(places, &Step::Level(level)),
-            // Only rights have prefixes; as a filter one is taken for more than it is, which is
-            // safe.
+            // Only rights have prefixes. A prefix in a filter counts as any level, which is safe.
             Token::One | Token::Prefix(_) => self.step(places, &Step::One),
             Token::Any => self.step(places, &Step::Any),
         };
         self.ends(filter.tokens.iter().fold(self.start(), step))
     }
 
-    /// Whether the pattern stands for `name` itself or for any name below it (`name/..`).
+    /// Whether the pattern matches `name` itself or any name below it (`name/..`).
     #[must_use]
     pub fn reaches(&self, name: &str) -> bool {
         self.run(name) != 0
     }
 
-    /// The places after all levels of a name; 0 as soon as there is no way on.
+    /// The states after all levels of a name; 0: it does not match, nor does any name below it.
     fn run(&self, name: &str) -> u128 {
         #[cfg(test)]
         RUNS.set(RUNS.get() + 1);
@@ -185,7 +184,7 @@ impl Pattern {
         places & (1 << self.tokens.len()) != 0
     }
 
-    /// The places after one more level: place `i` is "the next level has to please token `i`".
+    /// The states after one more level. In state `i` the next level has to match token `i`.
     fn step(&self, places: u128, step: &Step<'_>) -> u128 {
         let moves = match step {
             Step::Level(level) => self.one | self.places_of(level) | self.prefix_of(places, level),
@@ -199,8 +198,8 @@ impl Pattern {
         self.levels.binary_search_by(|(mine, _)| (**mine).cmp(level)).map_or(0, |index| self.levels[index].1)
     }
 
-    /// The place of the prefix, if the pattern is there and the level begins so. It stands before
-    /// the last token.
+    /// The state before the prefix, if it is active and the level has the prefix. The prefix is the
+    /// last token but one.
     fn prefix_of(&self, places: u128, level: &str) -> u128 {
         let Some(place) = self.tokens.len().checked_sub(2) else { return 0 };
         let here = 1 << place;
@@ -210,16 +209,16 @@ impl Pattern {
         }
     }
 
-    /// `#` may stand for nothing: a state before it also is a state behind it. No two stand side by
-    /// side.
+    /// Adds the state after each active `#`, because `#` may match no level. No two `#` are
+    /// adjacent, so one step is enough.
     const fn settle(&self, places: u128) -> u128 {
         places | (places & self.any) << 1
     }
 }
 
-/// `#/+` and `+/#` mean the same: in a run of the two all `+` come first and one `#` is enough, so
-/// that [`Pattern::covers`] needs no search. For the same reason `+/#` alone becomes `#`.
-fn in_order(tokens: Vec<Token>) -> Box<[Token]> {
+/// Normalizes a pattern, so that [`Pattern::covers`] needs no search. `#/+` and `+/#` are equal:
+/// within a run of both, all `+` precede a single `#`. `+/#` alone becomes `#`.
+fn normalized(tokens: Vec<Token>) -> Box<[Token]> {
     let mut ordered = Vec::with_capacity(tokens.len());
     let mut open = false;
     for token in tokens {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::pattern::{Pattern, is_wildcard};
 use crate::plan::{self, Operation};
 
-/// Longest name that a right with wildcards stands for, in bytes: no declared address has a longer
+/// Longest name that a right with wildcards matches, in bytes: no declared address has a longer
 /// one.
 const NAME_BYTES_MAX: usize = 1_024;
 
@@ -20,7 +20,7 @@ enum Kind {
     Listed(Arc<Listed>),
 }
 
-/// Names are looked up, so that only rights with wildcards cost their number.
+/// Rights without wildcards are in a map, so that only rights with wildcards are searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Listed {
     names: HashMap<Box<str>, Operations>,
@@ -79,7 +79,7 @@ impl Rights {
         Self(Kind::Listed(Arc::new(listed)))
     }
 
-    /// Everything that one of the two allows.
+    /// The union of two rights.
     pub(super) fn together(&self, other: &Self) -> Self {
         let (Kind::Listed(one), Kind::Listed(more)) = (&self.0, &other.0) else { return Self::EVERYTHING };
         if more.all == Operations::default() {
@@ -91,21 +91,21 @@ impl Rights {
         Self(Kind::Listed(Arc::new(both)))
     }
 
-    /// Whether nothing is out of reach.
+    /// Whether all operations on all addresses are allowed.
     #[must_use]
     pub const fn is_everything(&self) -> bool {
         matches!(self.0, Kind::Everything)
     }
 
-    /// May do nothing at all.
+    /// Rights that allow nothing.
     #[must_use]
     pub fn nothing() -> Self {
         Self(Kind::Listed(Arc::default()))
     }
 
     /// Whether the user may do `operation` on `name`. For `Recv` the name may be a filter with
-    /// wildcards: then one single right has to cover everything the filter stands for. For `View`
-    /// and `Manage` the name plays no part.
+    /// wildcards: then one single right has to cover all names that the filter matches. For `View`
+    /// and `Manage` the name is ignored.
     ///
     /// Costs a look-up, and one run over the levels of the name for each right with wildcards.
     #[must_use]
@@ -114,7 +114,7 @@ impl Rights {
         match operation {
             _ if !listed.all.contains(operation) => false,
             Operation::View | Operation::Manage => true,
-            // No name covers a filter.
+            // A right without wildcards never covers a filter.
             Operation::Recv if is_wildcard(name) => Pattern::filter(name)
                 .is_ok_and(|filter| listed.patterns_for(operation).any(|pattern| pattern.covers(&filter))),
             Operation::Send | Operation::Recv | Operation::Create => {

@@ -1,4 +1,4 @@
-//! One address space: its names and its authentication.
+//! One address space: its names, its addresses and its authentication.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -31,25 +31,25 @@ pub struct Space {
     pub(super) dummy: DummyCredentials,
     pub(super) limits: SpaceLimits,
     pub(super) usage: Usage,
-    /// the same for every table in which the space has the same bounds
+    /// shared by successive tables while the bounds of the space do not change
     pub(super) pace: Option<Arc<Pace>>,
     pub(super) addresses: BTreeMap<Arc<str>, Arc<AddressEntry>>,
-    /// those of them that cover the names below them, but for `#`
+    /// the addresses that cover names below them, except `#`
     pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
-    /// most levels of any address that covers names below it: longer prefixes need not be looked up
+    /// most levels of an address in `covering`: longer prefixes need not be looked up
     pub(super) levels_max: usize,
-    /// patterns of the names that links may have created, as text and compiled
+    /// the patterns of `autoCreate`, as text and compiled
     pub(super) auto_create: Vec<(Box<str>, Pattern)>,
-    /// only sessions within this process come in
+    /// only sessions within this process are admitted
     pub(super) internal: bool,
 }
 
-/// What a name stands for in an address space.
+/// The resolution of a name in an address space.
 #[derive(Clone, Copy, Debug)]
 pub enum Resolved<'a> {
     /// this declared address
     Address(&'a Arc<AddressEntry>),
-    /// none yet: the space has one created for a link
+    /// none yet: an attach creates it
     Creatable,
     /// none
     Nothing,
@@ -58,13 +58,13 @@ pub enum Resolved<'a> {
 /// The authentication of peers (contracts 5).
 #[derive(Debug)]
 pub(super) struct Authentication {
-    /// any password will do
+    /// every password is accepted
     pub(super) open: bool,
-    /// also without a name
+    /// clients without a user name are admitted
     pub(super) anonymous: bool,
-    /// strongest first; ANONYMOUS among them if `anonymous`
+    /// strongest first; includes ANONYMOUS if `anonymous`
     pub(super) mechanisms: Vec<Mechanism>,
-    /// passwords are for the service to check
+    /// the service checks passwords
     pub(super) delegated: bool,
     /// the service that checks tokens, and passwords if `delegated`
     pub(super) service: Option<Box<str>>,
@@ -74,7 +74,7 @@ pub(super) struct Authentication {
 pub(super) struct User {
     pub(super) verifiers: Vec<Verifier>,
     pub(super) rights: Rights,
-    /// stands for the password: another one has another
+    /// a hash of the password's verifiers: it changes with the password
     pub(super) stamp: u64,
 }
 
@@ -90,18 +90,17 @@ impl User {
         self.verifiers.iter().find(|verifier| verifier.hash == hash)
     }
 
-    /// The one that a password is checked with: that of the strongest hash.
+    /// The verifier that checks a password: the one with the strongest hash.
     pub(super) fn strongest(&self) -> Option<&Verifier> {
         self.verifiers.iter().max_by_key(|verifier| verifier.hash)
     }
 }
 
 impl Space {
-    /// Under which user the rights of those without a name are listed, in a space that also has
-    /// users.
+    /// The user whose rights clients without a user name have, in a space with authentication.
     pub const ANONYMOUS: &'static str = "anonymous";
 
-    /// Stays for the same uid, never used again for another.
+    /// The same for the same uid; never reused.
     #[must_use]
     pub const fn key(&self) -> SpaceKey {
         self.key
@@ -113,7 +112,7 @@ impl Space {
         &self.uid
     }
 
-    /// Whether only sessions within this process may connect: no clue of a peer selects it, and no
+    /// Whether only sessions within this process may connect: no name of a peer selects it, and no
     /// metrics show it.
     #[must_use]
     pub const fn is_internal(&self) -> bool {
@@ -126,15 +125,15 @@ impl Space {
         self.names.last().map_or("", |name| name)
     }
 
-    /// The host names of its endpoints: its names but the full one and what stands before the
-    /// namespace in that.
+    /// The host names of its endpoints: its names, except the full name and its part before the
+    /// namespace.
     pub fn route_hosts(&self) -> impl Iterator<Item = &str> {
         let is_name =
             |name: &str| self.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         self.names.iter().map(|name| &**name).filter(move |name| !is_name(name))
     }
 
-    /// The shard where its stored addresses live, if it has any.
+    /// The home of its stored addresses, if it has any.
     #[must_use]
     pub fn storage_home(&self) -> Option<u16> {
         self.addresses.values().filter(|entry| entry.storage.is_some()).find_map(|entry| entry.home.get())
@@ -148,8 +147,8 @@ impl Space {
         self.place(&self.usage.connections, self.limits.connections, "connections")
     }
 
-    /// Whether a login is refused before it costs anything: there is no place, and other refusals
-    /// have just been explained.
+    /// Whether to refuse a login before any costly check: the space is at its connection limit, and
+    /// the rate of explained refusals is used up.
     #[must_use]
     pub fn refuses_logins(&self, now: Time) -> bool {
         let is_full = self.limits.connections.is_some_and(|limit| self.usage.connections.taken() >= limit);
@@ -164,13 +163,13 @@ impl Space {
         self.place(&self.usage.links, self.limits.links, "links")
     }
 
-    /// Connections and links that are counted now.
+    /// The numbers of connections and of links.
     #[must_use]
     pub fn taken(&self) -> (u32, u32) {
         (self.usage.connections.taken(), self.usage.links.taken())
     }
 
-    /// How fast its clients may send, where that has a bound.
+    /// The rate limit of its clients, if it has one.
     #[must_use]
     pub const fn pace(&self) -> Option<&Arc<Pace>> {
         self.pace.as_ref()
@@ -197,7 +196,8 @@ impl Space {
         &self.limits
     }
 
-    /// Whether one may come in without a name: mechanism ANONYMOUS, or no SASL header at all.
+    /// Whether clients without a user name are admitted: by mechanism ANONYMOUS, or without a SASL
+    /// header.
     #[must_use]
     pub const fn admits_anonymous(&self) -> bool {
         self.authentication.anonymous
@@ -232,8 +232,8 @@ impl Space {
         self.authentication.service.as_deref()
     }
 
-    /// The rights of `authenticated` here: those declared for a user of that name, and those
-    /// granted at login. A user that does not exist any more may do nothing.
+    /// The rights of `authenticated` here: those declared for the user, and those granted at login.
+    /// A deleted user has none.
     #[must_use]
     pub fn rights(&self, authenticated: &Authenticated) -> Rights {
         if self.authentication.open {
@@ -251,7 +251,7 @@ impl Space {
     /// Whether the credentials of `authenticated` are still accepted.
     ///
     /// # Errors
-    /// Why it is not valid, for the peer, which was connected.
+    /// Why they are not, as a text for the peer, which was connected.
     pub fn admits(&self, authenticated: &Authenticated) -> Result<(), &'static str> {
         if self.is_open() {
             return Ok(());
@@ -270,9 +270,9 @@ impl Space {
         }
     }
 
-    /// What a name stands for (contracts 6): the declared address of that name; else the longest
-    /// address above it, by levels, that covers names below; else an address that a link may have
-    /// created; else the address `#`. Nothing for a name with wildcards.
+    /// Resolves a name (contracts 6), in this order: the declared address of that name; the longest
+    /// address above it, by levels, that covers names below; an address that an attach creates; the
+    /// address `#`. A name with wildcards resolves to nothing.
     #[must_use]
     pub fn look_up(&self, name: &str) -> Resolved<'_> {
         if is_wildcard(name) {
@@ -285,7 +285,7 @@ impl Space {
         }
     }
 
-    /// The declared address that a name stands for.
+    /// The declared address to which a name resolves.
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<&Arc<AddressEntry>> {
         match self.look_up(name) {
@@ -294,13 +294,13 @@ impl Space {
         }
     }
 
-    /// The patterns of `autoCreate` that stand for a name.
+    /// The patterns of `autoCreate` that match a name.
     pub fn creating(&self, name: &str) -> impl Iterator<Item = &str> {
         self.auto_create.iter().filter(move |(_, pattern)| pattern.matches(name)).map(|(text, _)| &**text)
     }
 
-    /// Whether `autoCreate` covers a name that an address may have. The names of subscriptions
-    /// (`topic::name`) and of the node's own addresses are none.
+    /// Whether `autoCreate` covers a name, and it is valid for an address. Names of subscriptions
+    /// (`topic::name`) and of the node's own addresses are excluded.
     fn creates(&self, name: &str) -> bool {
         self.creating(name).next().is_some()
             && check_name(name).is_ok()
@@ -308,10 +308,10 @@ impl Space {
             && !name.contains("::")
     }
 
-    /// The addresses that a receiver on `name` listens to: that of [`Space::resolve`], or for a
-    /// filter with wildcards all addresses under which names are found that it stands for; never an
-    /// anycast address. In the order of their keys. A name `sensors/7` under the address `sensors`
-    /// is for the caller to compare with each message.
+    /// The addresses of a receiver on `name`, in the order of their keys: that of
+    /// [`Space::resolve`]; for a filter with wildcards all addresses that cover a name it matches,
+    /// never an anycast address. The caller filters each message by its full name, such as
+    /// `sensors/7` at the address `sensors`.
     #[must_use]
     pub fn resolve_receiver(&self, name: &str) -> Vec<&Arc<AddressEntry>> {
         if !is_wildcard(name) {
@@ -339,14 +339,14 @@ impl Space {
         self.prefixes(name).filter_map(|prefix| self.covering.get(prefix)).last()
     }
 
-    /// The prefixes of `name`, shortest first, no deeper than the deepest covering address: a name
-    /// of many levels costs no more than one of few.
+    /// The prefixes of `name`, shortest first, with at most the levels of the deepest covering
+    /// address: this bounds the cost of a name with many levels.
     fn prefixes<'n>(&self, name: &'n str) -> impl Iterator<Item = &'n str> {
         name.match_indices('/').map(|(end, _)| &name[..end]).take(self.levels_max)
     }
 
-    /// The user that `name` stands for, and the name to look the rights up with: a user of exactly
-    /// that name, else without an `@space` that names this very space (`here` decides).
+    /// The user of a login name, and the name for its rights: the user of exactly that name, else
+    /// of the name without an `@space` that selects this space, as `here` decides.
     pub(super) fn user<'n>(&self, name: &'n str, here: impl Fn(&str) -> bool) -> (&'n str, Option<&User>) {
         let bare = match name.rsplit_once('@') {
             Some((bare, suffix)) if here(suffix) => bare,

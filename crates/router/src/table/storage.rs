@@ -5,17 +5,16 @@ use enmasse_journal::stream;
 
 use crate::plan::{self, AddressType, Durability, Groups, OnFull};
 
-/// How a stored address treats its messages; of a topic, how those of its subscriptions do that are
-/// not declared.
+/// How a stored address treats its messages. For a topic: how its undeclared subscriptions do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Storage {
     /// the settings of its queue
     pub settings: Settings,
     /// accepted messages are on disk; otherwise in memory only
     pub on_disk: bool,
-    /// address for messages that failed for good
+    /// address for messages that failed finally
     pub dead_letter: Option<Box<str>>,
-    /// address for messages that lived too long
+    /// address for expired messages
     pub expiry: Option<Box<str>>,
     /// application property of which only the last message of each value is kept
     pub last_value_key: Option<Box<str>>,
@@ -23,11 +22,11 @@ pub struct Storage {
     pub read_only: bool,
     /// of a subscription: the name of its topic
     pub topic: Option<Box<str>>,
-    /// of a stream
+    /// the settings of a stream, if it is one
     pub stream: Option<Streaming>,
 }
 
-/// How a stream keeps its messages.
+/// The storage of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Streaming {
     /// the settings of each partition
@@ -116,7 +115,7 @@ fn limits(limits: &plan::AddressLimits) -> Limits {
     }
 }
 
-/// A stored message is taken in whole before it is stored: none may be larger.
+/// The largest stored message: it is received whole, in memory, before it is stored.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::pace::Bound;
 
-/// Logins a second that are examined although their space has no place left: those get the reason,
-/// others are asked to retry.
+/// Logins per second that are processed although their space is at its connection limit: they get
+/// the reason, others a temporary error.
 const LOGIN_ATTEMPTS_PER_SECOND: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
-/// The counters of one space; the same for every table in which the space stands.
+/// The counters of one space, shared by all tables with the space.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     pub(super) connections: Counter,
@@ -19,7 +19,7 @@ pub(super) struct Usage {
     pub(super) login_attempts: LoginAttempts,
 }
 
-/// Logins while there is no place.
+/// The rate of logins while the space is at its connection limit.
 #[derive(Clone, Debug)]
 pub(super) struct LoginAttempts(pub(super) Arc<Bound>);
 
@@ -29,20 +29,20 @@ impl Default for LoginAttempts {
     }
 }
 
-/// The traffic of a space: plain numbers of one connection and one turn, or of all together.
+/// Traffic counts: of one connection in one turn, or a sum of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct TrafficCounts {
     /// deliveries that clients began to send
     pub messages_in: u64,
     /// bytes of those
     pub bytes_in: u64,
-    /// deliveries that were begun to be sent to clients
+    /// deliveries whose sending to clients began
     pub messages_out: u64,
     /// bytes of those
     pub bytes_out: u64,
 }
 
-impl Carried {
+impl TrafficCounts {
     /// A client has sent a part of a delivery.
     #[inline]
     pub fn count_received(&mut self, first: bool, bytes: usize) {
@@ -57,7 +57,7 @@ impl Carried {
         self.bytes_out += bytes as u64;
     }
 
-    /// Counts more.
+    /// Adds other counts.
     pub(crate) fn add(&mut self, more: &Self) {
         self.messages_in += more.messages_in;
         self.bytes_in += more.bytes_in;
@@ -65,7 +65,7 @@ impl Carried {
         self.bytes_out += more.bytes_out;
     }
 
-    /// Whether nothing was carried.
+    /// Whether all counts are zero.
     #[inline]
     #[must_use]
     pub fn is_nothing(&self) -> bool {
@@ -73,7 +73,7 @@ impl Carried {
     }
 }
 
-/// The traffic of all connections of a space on this node since the space exists.
+/// The traffic of all connections of a space on this node, since the space was created.
 #[derive(Debug, Default)]
 pub struct Traffic {
     messages_in: AtomicU64,
@@ -84,18 +84,18 @@ pub struct Traffic {
 
 impl Traffic {
     /// Counts the traffic of a connection.
-    pub fn add(&self, carried: &Carried) {
-        // Relaxed here and below: the numbers carry no other memory with them.
+    pub fn add(&self, carried: &TrafficCounts) {
+        // Relaxed here and below: no other memory depends on the numbers.
         self.messages_in.fetch_add(carried.messages_in, Ordering::Relaxed);
         self.bytes_in.fetch_add(carried.bytes_in, Ordering::Relaxed);
         self.messages_out.fetch_add(carried.messages_out, Ordering::Relaxed);
         self.bytes_out.fetch_add(carried.bytes_out, Ordering::Relaxed);
     }
 
-    /// All that was counted.
+    /// The current counts.
     #[must_use]
-    pub fn total(&self) -> Carried {
-        Carried {
+    pub fn total(&self) -> TrafficCounts {
+        TrafficCounts {
             messages_in: self.messages_in.load(Ordering::Relaxed),
             bytes_in: self.bytes_in.load(Ordering::Relaxed),
             messages_out: self.messages_out.load(Ordering::Relaxed),
@@ -103,7 +103,7 @@ impl Traffic {
         }
     }
 
-    /// Bytes of a message sent here, on the average; 0: there was none.
+    /// Mean size of the messages that clients sent; 0: there was none.
     #[must_use]
     pub fn mean_bytes(&self) -> u64 {
         let messages = self.messages_in.load(Ordering::Relaxed);
@@ -119,14 +119,14 @@ pub(super) struct Counter(Arc<AtomicU32>);
 pub struct CountGuard(Counter);
 
 impl Counter {
-    /// A place, if fewer than `limit` are taken.
+    /// Counts one more, if fewer than `limit` are counted.
     pub(super) fn take(&self, limit: u32) -> Option<CountGuard> {
-        // Relaxed: the number carries no other memory with it.
+        // Relaxed: no other memory depends on the number.
         let more = |taken: u32| (taken < limit).then_some(taken + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| CountGuard(self.clone()))
     }
 
-    /// Places that are taken.
+    /// The current count.
     pub(super) fn taken(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
@@ -156,15 +156,15 @@ mod tests {
 
     #[test]
     fn traffic_counts_each_message_once_and_the_bytes_of_all_its_parts() {
-        let (traffic, mut carried) = (Traffic::default(), Carried::default());
+        let (traffic, mut carried) = (Traffic::default(), TrafficCounts::default());
         assert!(carried.is_nothing());
         carried.count_received(true, 100);
         carried.count_received(false, 50);
         carried.count_sent(true, 7);
         assert_eq!(traffic.mean_bytes(), 0);
         traffic.add(&carried);
-        traffic.add(&Carried { messages_in: 2, ..Carried::default() });
-        let total = Carried { messages_in: 3, bytes_in: 150, messages_out: 1, bytes_out: 7 };
+        traffic.add(&TrafficCounts { messages_in: 2, ..TrafficCounts::default() });
+        let total = TrafficCounts { messages_in: 3, bytes_in: 150, messages_out: 1, bytes_out: 7 };
         assert_eq!((traffic.total(), traffic.mean_bytes()), (total, 50));
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Message {
     pub(crate) due: u64,
     pub(crate) holder: usize,
     unseen: bool,
-    barred: Vec<u64>,
+    undeliverable_here: Vec<u64>,
     key: Option<u128>,
     group: Option<u64>,
 }
@@ -107,7 +107,7 @@ impl Naive {
             due: record.due.unwrap_or(0),
             holder: usize::MAX,
             unseen: record.due.is_some(),
-            barred: Vec::new(),
+            undeliverable_here: Vec::new(),
             key: record.key,
             group: group.filter(|_| self.settings.grouping != Grouping::Off),
         });
@@ -299,7 +299,7 @@ impl Naive {
         if consume.selects && !wants(consume.key, message.id) {
             return false;
         }
-        consume.browses || !message.barred.contains(&consume.name) && self.group_lets(consumer, message)
+        consume.browses || !message.undeliverable_here.contains(&consume.name) && self.group_lets(consumer, message)
     }
 
     fn group_lets(&self, consumer: usize, message: &Message) -> bool {
@@ -391,7 +391,7 @@ impl Naive {
                 let consumer = &self.consumers[holder];
                 if undeliverable_here && consumer.attached {
                     let name = consumer.consume.name;
-                    self.get(seq).expect("it is here").barred.push(name);
+                    self.get(seq).expect("it is here").undeliverable_here.push(name);
                 }
                 if failed { self.fail(now, seq) } else { self.put_back(now, seq) }
             }

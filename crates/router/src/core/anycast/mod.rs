@@ -1,4 +1,4 @@
-//! Anycast: each message goes to one of the consumers, whose outcome is the producer's.
+//! Anycast: each message is dispatched to one consumer, whose outcome is passed to the producer.
 
 use super::address::{Consumer, Incoming, NOT_READY, Random};
 use super::arena::{Arena, Key};
@@ -6,34 +6,33 @@ use super::flow::Part;
 use super::message::{Backlog, Message, SettlementTarget};
 use super::{Arrival, Delivery, Links, Router};
 
-/// Up to this many consumers with room are compared; of more, two chosen at random, which balances
+/// Up to this many ready consumers are compared. Of more, two are chosen at random, which balances
 /// nearly as well.
 const SCAN_MAX: usize = 8;
 
 /// The state of an anycast address.
 #[derive(Debug, Default)]
 pub(super) struct Anycast {
-    /// consumers with room. Empty whenever `waiting` is not, between calls
+    /// consumers with room; empty between calls while messages wait
     ready: Vec<Key>,
-    /// where the next look at `ready` begins
+    /// index in `ready` where the next scan begins, modulo its length
     turn: usize,
-    /// messages no consumer had room for
+    /// messages that wait for a consumer with room
     pub(super) waiting: Backlog,
 }
 
 impl Anycast {
-    /// The consumer with room that holds the fewest deliveries; among equals they take
-    /// turns.
+    /// The ready consumer with the fewest unsettled deliveries. Equal ones take turns.
     #[inline]
     pub(super) fn pick(&mut self, consumers: &Arena<Consumer>, random: &mut Random) -> Option<Key> {
         match self.ready.len() {
             0 => None,
             1 => Some(self.ready[0]),
-            count => Some(self.pick_of(count, consumers, random)),
+            count => Some(self.pick_among(count, consumers, random)),
         }
     }
 
-    fn pick_of(&mut self, count: usize, consumers: &Arena<Consumer>, random: &mut Random) -> Key {
+    fn pick_among(&mut self, count: usize, consumers: &Arena<Consumer>, random: &mut Random) -> Key {
         self.turn = self.turn.wrapping_add(1);
         let outstanding = |key: &Key| consumers[*key].outstanding;
         if count > SCAN_MAX {
@@ -52,7 +51,7 @@ impl Anycast {
         best
     }
 
-    /// Counts a consumer among those with room.
+    /// Adds a consumer to the ready ones.
     pub(super) fn set_ready(&mut self, key: Key, consumer: &mut Consumer) {
         if consumer.ready_at == NOT_READY {
             consumer.ready_at = self.ready.len() as u32;
@@ -60,7 +59,7 @@ impl Anycast {
         }
     }
 
-    /// Counts it no longer.
+    /// Removes a consumer from the ready ones.
     #[inline]
     pub(super) fn set_unready(&mut self, key: Key, consumers: &mut Arena<Consumer>) {
         let at = std::mem::replace(&mut consumers[key].ready_at, NOT_READY);
@@ -74,8 +73,8 @@ impl Anycast {
 }
 
 impl Router {
-    /// A delivery begins. While messages wait no consumer is ready, so one that finds a consumer
-    /// overtakes nothing.
+    /// Dispatches a delivery that begins, or queues it. No consumer is ready while messages wait,
+    /// so a dispatched delivery overtakes none.
     #[inline]
     pub(super) fn deliver_to_one(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let producer = &self.producers[from];
@@ -100,11 +99,17 @@ impl Router {
                 return;
             }
         }
-        self.wait_for_one(from, settlement, arrival, links);
+        self.queue_for_one(from, settlement, arrival, links);
     }
 
     #[cold]
-    fn wait_for_one(&mut self, from: Key, settlement: SettlementTarget, arrival: &Arrival<'_>, links: &mut impl Links) {
+    fn queue_for_one(
+        &mut self,
+        from: Key,
+        settlement: SettlementTarget,
+        arrival: &Arrival<'_>,
+        links: &mut impl Links,
+    ) {
         let producer = &mut self.producers[from];
         let key = producer.address;
         let address = &self.addresses[key];
@@ -113,14 +118,14 @@ impl Router {
                 producer.incoming = Incoming::Discarded;
             }
             self.taken(from, 1);
-            self.lose(settlement, key, links);
+            self.drop_copy(settlement, key, links);
             return;
         }
         let mut message = Message::begun(from, key, settlement, arrival);
         message.bytes = self.direct.messages.buffer(arrival.payload);
         message.queued = 1;
         message.refs += 1;
-        message.untaken = 1;
+        message.awaited_readers = 1;
         let message = self.direct.messages.insert(message);
         self.addresses.anycast_mut(key).waiting.push_back(message);
         let producer = &mut self.producers[from];
@@ -145,8 +150,8 @@ impl Router {
         }
     }
 
-    /// A message returned from its consumer: it goes to the next one with room.
-    pub(super) fn take_back_to_one(
+    /// A consumer of another shard refused a message: the next ready consumer gets it.
+    pub(super) fn requeue_refused(
         &mut self,
         at: Key,
         settlement: SettlementTarget,
@@ -154,37 +159,38 @@ impl Router {
         links: &mut impl Links,
     ) {
         if self.addresses[at].consumers.is_empty() {
-            return self.lose(settlement, at, links);
+            return self.drop_copy(settlement, at, links);
         }
         let message = self.returned(settlement, at, delivery);
-        self.wait_again(message, at, links);
+        self.requeue(message, at, links);
     }
 
-    /// The first part of a long message returned, and is with the message again.
-    pub(super) fn unbegin_to_one(&mut self, to: Key, back: Key, at: Key, links: &mut impl Links) {
+    /// A consumer of another shard refused the first part of a partial delivery, which is stored in
+    /// the message again.
+    pub(super) fn requeue_partial(&mut self, to: Key, back: Key, at: Key, links: &mut impl Links) {
         let message = &mut self.direct.messages[back];
         message.forget_reader(to);
         if let Some(producer) = self.producers.get_mut(message.producer) {
-            message.untaken = 1;
+            message.awaited_readers = 1;
             producer.waiting += 1;
             producer.taken -= 1;
         }
-        self.wait_again(back, at, links);
+        self.requeue(back, at, links);
     }
 
-    fn wait_again(&mut self, message: Key, at: Key, links: &mut impl Links) {
+    fn requeue(&mut self, message: Key, at: Key, links: &mut impl Links) {
         self.addresses.anycast_mut(at).waiting.push_returned(message);
         self.update_back_pressure(message, links);
         self.dispatch_waiting(at, links);
     }
 
-    /// The last consumer has detached: waiting messages are released.
+    /// Releases all waiting messages after the last consumer detached.
     pub(super) fn release_waiting(&mut self, key: Key, links: &mut impl Links) {
         while let Some(waiting) = self.addresses.anycast_mut(key).waiting.pop_front() {
             let message = &mut self.direct.messages[waiting];
             message.queued -= 1;
             let settlement = message.settlement;
-            self.lose(settlement, key, links);
+            self.drop_copy(settlement, key, links);
             self.unread(waiting, links);
             self.unref(waiting, links);
         }

@@ -1,10 +1,11 @@
-//! Multicast: a copy of each message to every consumer; the outcomes become one (`outcome`).
+//! Multicast: every consumer receives a copy of each message; the outcomes of the copies are joined
+//! into one (`outcome`).
 //!
-//! A consumer that cannot take its copy at once has it wait in a backlog of its own, up to
+//! The copy for a consumer without room waits in the consumer's backlog, up to
 //! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES);
-//! beyond, it misses copies. A message occupies its producer's window until half of the consumers
-//! that receive it have taken it: a slow minority delays no other consumer, nor do consumers that
-//! accept nothing (`slow_consumers`) or settle nothing (`overdue`).
+//! beyond these, the consumer misses copies. A message occupies its producer's window until half of
+//! the consumers that receive it have taken it. So a slow minority delays no other consumer, nor do
+//! consumers that accept nothing (`slow_consumers`) or settle nothing (`overdue`).
 
 mod overdue;
 mod slow_consumers;
@@ -23,29 +24,29 @@ pub use slow_consumers::STALL_MS;
 /// The state of a multicast address.
 #[derive(Debug, Default)]
 pub(super) struct Multicast {
-    /// consumers that are overdue
+    /// number of overdue consumers
     pub(super) overdue: u32,
     /// a check for slow consumers is scheduled
     pub(super) watched: bool,
 }
 
 impl Router {
-    /// A delivery begins.
+    /// Dispatches a delivery that begins to all consumers.
     pub(super) fn deliver_to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let mut audience = std::mem::take(&mut self.scratch.audience);
         self.gather_audience(from, &mut audience);
         let settlement = self.settlement_of_all(from, arrival, &audience);
         let fanout = self.fan_out(from, settlement, arrival, &audience, links);
-        if fanout.to_wait == 0 {
+        if fanout.awaited_count == 0 {
             self.taken(from, 1);
         }
         let address = self.producers[from].address;
         for to in &fanout.missed {
-            self.lose(self.consumers[*to].settlement_for(settlement), address, links);
+            self.drop_copy(self.consumers[*to].settlement_for(settlement), address, links);
         }
         self.scratch.readers = fanout.missed;
         if audience.is_empty() {
-            self.lose(settlement, address, links);
+            self.drop_copy(settlement, address, links);
         }
         if audience.len() > 1 && !arrival.settled {
             self.watch(address);
@@ -53,8 +54,8 @@ impl Router {
         self.scratch.audience = audience;
         if let Some(message) = fanout.message {
             self.watch(address);
-            self.direct.messages[message].untaken = fanout.to_wait;
-            self.producers[from].waiting += u32::from(fanout.to_wait > 0);
+            self.direct.messages[message].awaited_readers = fanout.awaited_count;
+            self.producers[from].waiting += u32::from(fanout.awaited_count > 0);
             if arrival.more {
                 self.unread(message, links);
             }
@@ -63,7 +64,8 @@ impl Router {
         }
     }
 
-    /// The settlement target of the copies. Without any copy the producer is answered at once.
+    /// The settlement target of the copies. Without a copy it is the producer, which is answered at
+    /// once.
     fn settlement_of_all(&mut self, from: Key, arrival: &Arrival<'_>, audience: &[Key]) -> SettlementTarget {
         let Producer { attachment, address, .. } = self.producers[from];
         let delivery_id = arrival.delivery_id;
@@ -99,7 +101,7 @@ impl Router {
         let may_wait = !producer.is_full(self.addresses[address].declared.link_capacity);
         let mut missed = std::mem::take(&mut self.scratch.readers);
         missed.clear();
-        let mut fanout = Fanout { message: None, to_wait: 0, missed };
+        let mut fanout = Fanout { message: None, awaited_count: 0, missed };
         let (mut sent, mut waiting) = (0, 0);
         if arrival.more {
             let message = self.direct.messages.insert(Message::begun(from, address, settlement, arrival));
@@ -133,11 +135,11 @@ impl Router {
                 fanout.missed.push(to);
             }
         }
-        fanout.to_wait = u32::div_ceil(sent + waiting, 2).saturating_sub(sent);
+        fanout.awaited_count = u32::div_ceil(sent + waiting, 2).saturating_sub(sent);
         fanout
     }
 
-    /// A copy waits for one consumer.
+    /// Adds a message to the backlog of one consumer.
     fn wait_for(&mut self, to: Key, key: Key, arrival: &Arrival<'_>) {
         if self.direct.messages[key].queued == 0 {
             self.direct.messages[key].bytes = self.direct.messages.buffer(arrival.payload);
@@ -156,7 +158,7 @@ impl Router {
     }
 
     /// Dispatches waiting copies to a consumer while it has room.
-    pub(super) fn catch_up(&mut self, to: Key, links: &mut impl Links) {
+    pub(super) fn dispatch_copies(&mut self, to: Key, links: &mut impl Links) {
         loop {
             let consumer = &self.consumers[to];
             // It has all, or has no room: the next credit continues.
@@ -172,23 +174,23 @@ impl Router {
         }
     }
 
-    /// A waiting copy will not be taken: its consumer has gone, or is past its bound. It is out of
-    /// the backlog.
+    /// Drops a waiting copy because its consumer detached or exceeds its bound. The caller has
+    /// removed it from the backlog.
     pub(super) fn skip_copy(&mut self, to: Key, key: Key, links: &mut impl Links) {
         let message = &mut self.direct.messages[key];
         let (address, settlement) = (message.address, self.consumers[to].settlement_for(message.settlement));
         message.queued -= 1;
         message.forget_reader(to);
-        self.lose(settlement, address, links);
+        self.drop_copy(settlement, address, links);
         if !self.consumers[to].slow {
-            self.take_one(key);
+            self.release_awaited_reader(key);
         }
         self.unread(key, links);
         self.unref(key, links);
     }
 
-    /// A part of `grown` bytes waits now: multicast consumers that lag too far do not get the
-    /// message.
+    /// Checks the bounds of slow consumers after the message grew by `grown` bytes. A consumer
+    /// beyond its bound does not get the message.
     pub(super) fn drop_slow_consumers(&mut self, key: Key, grown: usize, links: &mut impl Links) {
         let message = &self.direct.messages[key];
         let (address, settlement, end) = (message.address, message.settlement, message.end);
@@ -201,7 +203,7 @@ impl Router {
                 Outgoing::Message { message, offset, token } if message == key => {
                     if end - offset > BACKLOG_BYTES as u64 {
                         let closed = token.and_then(|token| self.close_token(token));
-                        self.lose(closed.map_or(settlement, |pending| pending.settlement), address, links);
+                        self.drop_copy(closed.map_or(settlement, |pending| pending.settlement), address, links);
                         self.stop_reading(reader, links);
                     }
                 }
@@ -220,8 +222,8 @@ impl Router {
         }
     }
 
-    /// A copy returned from its consumer: it waits for that one again.
-    pub(super) fn take_back_copy(
+    /// A consumer of another shard refused a copy: the copy waits for it again.
+    pub(super) fn requeue_refused_copy(
         &mut self,
         consumer: Option<Key>,
         at: Key,
@@ -230,21 +232,22 @@ impl Router {
         links: &mut impl Links,
     ) {
         // A copy is for its consumer only, and that has gone.
-        let Some(to) = consumer else { return self.lose(settlement, at, links) };
+        let Some(to) = consumer else { return self.drop_copy(settlement, at, links) };
         let message = self.returned(settlement, at, delivery);
         self.consumers[to].backlog.push_returned(message);
         self.consumers[to].backlog_bytes += delivery.payload.len();
     }
 
-    /// The first part of a long copy returned, and is with the message again.
-    pub(super) fn unbegin_copy(&mut self, to: Key, message: Key, links: &mut impl Links) {
+    /// A consumer of another shard refused the first part of a copy, which is stored in the message
+    /// again.
+    pub(super) fn requeue_partial_copy(&mut self, to: Key, message: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[to];
         consumer.backlog.push_returned(message);
         consumer.backlog_bytes += self.direct.messages[message].bytes.len();
         self.update_back_pressure(message, links);
     }
 
-    /// The consumers that a message of this producer is for.
+    /// Collects the consumers that receive a message of this producer.
     fn gather_audience(&mut self, from: Key, audience: &mut Vec<Key>) {
         audience.clear();
         let producer = &mut self.producers[from];
@@ -265,12 +268,12 @@ impl Router {
     }
 }
 
-/// The results of the copies of a message.
+/// The result of dispatching the copies of a message.
 struct Fanout {
-    /// the shared copy, if anyone has to wait or more is to come
+    /// the shared message, if a consumer has to wait or parts follow
     message: Option<Key>,
-    /// consumers that have yet to take it before the producer's window moves on
-    to_wait: u32,
+    /// number of consumers that must take it before it leaves the producer's window
+    awaited_count: u32,
     /// consumers that do not get their copy
     missed: Vec<Key>,
 }

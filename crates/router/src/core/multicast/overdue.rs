@@ -1,15 +1,15 @@
-//! Multicast consumers that settle nothing: no producer waits for their outcomes.
+//! Overdue consumers: multicast consumers that settle nothing, for whose outcomes no producer
+//! waits.
 //!
-//! A producer learns the outcome of a message once every consumer has answered its copy. A consumer
-//! that leaves a copy unsettled for [`SETTLE_TIMEOUT_MS`] (a setting) is overdue: from then on its
-//! copies are optional. A message is settled when all other consumers have answered, and the
-//! overdue one counts as released unless it answered before. Where no other consumer has answered,
-//! the producer still waits: an outcome must not be accepted that no consumer gave.
+//! A producer receives the outcome of a message once every consumer has answered its copy. A
+//! consumer that leaves a copy unsettled for [`SETTLE_TIMEOUT_MS`] (a setting) is overdue, and its
+//! copies become optional. A message is settled when all other consumers have answered. The overdue
+//! one counts as released unless it answered before. If no other consumer has answered, the
+//! producer still waits, because the router must not invent an outcome.
 //!
-//! Without the state a producer with N deliveries in flight would send N messages a timeout, not
-//! wait once. The consumer is waited for again when it has left nothing unsettled for too long
-//! during [`OVERDUE_PROBATION_MS`], so one that is overdue again and again costs a producer at most
-//! a tenth of its time.
+//! The overdue state makes a producer with N deliveries in flight wait once, not N times. Producers
+//! wait for the consumer again when it has exceeded no time-out during [`OVERDUE_PROBATION_MS`]. So
+//! a consumer that becomes overdue repeatedly costs a producer at most a tenth of its time.
 
 use std::collections::VecDeque;
 
@@ -19,26 +19,26 @@ use super::super::message::SettlementTarget;
 use super::super::outcome::{Pending, token_of};
 use super::super::{Links, Router};
 
-/// How long a producer waits by default for a consumer's outcome while another consumer has
+/// The default time for which a producer waits for a consumer's outcome after another consumer has
 /// answered.
 pub const SETTLE_TIMEOUT_MS: u64 = 1_000;
-/// How long an overdue consumer has to settle in time before producers wait for it again.
+/// How long an overdue consumer must settle in time before producers wait for it again.
 pub const OVERDUE_PROBATION_MS: u64 = 10_000;
 
-/// Entries of settled copies that may stay in [`Copies`] beyond as many as there are unsettled
+/// Entries of settled copies that [`Copies`] may keep in addition to twice the number of unsettled
 /// ones.
 const SETTLED_KEPT: usize = 64;
 
-/// Unsettled copies in the order of dispatch to a consumer. A settled copy stays until it is at the
-/// front or most entries are settled ones, so that settling needs no search.
+/// Unsettled copies of a consumer in the order of dispatch. A settled copy is removed when it
+/// reaches the front or when most entries are settled, so that settling needs no search.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Copies {
-    /// the token's key, and when all of the copy was dispatched
+    /// key of the token, and when the last part of the copy was dispatched
     items: VecDeque<(Key, u64)>,
 }
 
 impl Copies {
-    /// One more copy was dispatched, which makes `outstanding` unsettled ones.
+    /// Adds a dispatched copy; the consumer now has `outstanding` unsettled ones.
     fn push(&mut self, key: Key, now_ms: u64, outstanding: u32, pending: &Arena<Pending>) {
         self.drop_settled(pending);
         if self.items.len() > 2 * outstanding as usize + SETTLED_KEPT {
@@ -53,7 +53,7 @@ impl Copies {
         }
     }
 
-    /// The last part of the copy begun last was dispatched: its settlement timeout starts here.
+    /// Restarts the settlement time-out of the newest copy, whose last part was dispatched.
     pub(in crate::core) fn completed(&mut self, token: u64, now_ms: u64) {
         if let Some((key, since_ms)) = self.items.back_mut()
             && *key == Key::unpack(token)
@@ -64,14 +64,13 @@ impl Copies {
 }
 
 impl Consumer {
-    /// No producer waits for its outcomes.
+    /// Whether it is overdue: no producer waits for its outcomes.
     #[inline]
     pub(in crate::core) fn is_overdue(&self) -> bool {
         self.overdue_ms.is_some()
     }
 
-    /// The settlement target of this consumer's copy of a message, derived from that of the
-    /// message's copies.
+    /// The settlement target of this consumer's copy, derived from that of the message.
     #[inline]
     pub(in crate::core) fn settlement_for(&self, settlement: SettlementTarget) -> SettlementTarget {
         match settlement {
@@ -80,20 +79,20 @@ impl Consumer {
         }
     }
 
-    /// An unsettled copy was dispatched to it.
+    /// Records an unsettled copy that was dispatched to it.
     pub(in crate::core) fn note_copy(&mut self, key: Key, now_ms: u64, pending: &Arena<Pending>) {
         self.copies.push(key, now_ms, self.outstanding, pending);
     }
 }
 
 impl Router {
-    /// How long producers wait for a multicast consumer's outcome while another has answered.
+    /// Sets how long producers wait for a multicast consumer's outcome after another has answered.
     pub fn set_settle_timeout(&mut self, timeout_ms: u64) {
         self.direct.settle_timeout_ms = timeout_ms;
     }
 
-    /// Looks whether a consumer of a multicast address settles in time; when to look again, if
-    /// there is need.
+    /// Checks whether a consumer settles in time. Returns the time of the next check, if one is
+    /// needed.
     pub(in crate::core) fn check_overdue(&mut self, to: Key, links: &mut impl Links) -> Option<u64> {
         let unsettled_ms = self.unsettled_since(to);
         let (now_ms, timeout_ms) = (self.now_ms, self.direct.settle_timeout_ms);
@@ -106,7 +105,8 @@ impl Router {
                 self.make_copies_optional(to, links);
                 None
             }
-            // A timer for a copy that is not overdue yet; otherwise the next message sets one.
+            // Checks again when the oldest copy becomes overdue; without one the next message
+            // schedules a check.
             None => due_ms,
             Some(_) if is_late || consumer.has_backlog() => {
                 consumer.overdue_ms = Some(now_ms);
@@ -122,7 +122,7 @@ impl Router {
         }
     }
 
-    /// Since when the oldest copy of a consumer has been unsettled, dispatched or waiting.
+    /// Since when the oldest copy of a consumer, dispatched or waiting, has been unsettled.
     fn unsettled_since(&mut self, to: Key) -> Option<u64> {
         let consumer = &mut self.consumers[to];
         consumer.copies.drop_settled(&self.pending);
@@ -131,7 +131,7 @@ impl Router {
         {
             return Some(since_ms);
         }
-        // It settles a delivery in parts when it has all of it.
+        // A consumer can settle a delivery only after it has received all parts.
         let next = match consumer.outgoing {
             Outgoing::Message { message, .. } => Some(message),
             _ => consumer.backlog.front(),
@@ -142,7 +142,7 @@ impl Router {
         awaited.then_some(message.since_ms)
     }
 
-    /// All unsettled copies of a consumer that is overdue become optional.
+    /// Makes all unsettled copies of an overdue consumer optional.
     fn make_copies_optional(&mut self, to: Key, links: &mut impl Links) {
         let consumer = &self.consumers[to];
         let at = consumer.address;

@@ -1,9 +1,9 @@
 //! Slow consumers: multicast consumers that take nothing, for which producers do not wait.
 //!
-//! A producer's window moves on, and its bytes no longer count, when half of the consumers have
-//! taken a message: so fan-out loses nothing while consumers keep up. A consumer that has something
-//! waiting and takes none of it for [`STALL_MS`] is a slow consumer: it does not count until it has
-//! caught up. Its copies continue waiting up to its own bounds, and beyond them it misses copies.
+//! A message leaves its producer's window, and its bytes no longer count, when half of the
+//! consumers have taken it: so fan-out loses nothing while consumers keep up. A consumer with
+//! waiting copies that takes none for [`STALL_MS`] is a slow consumer: it is not counted until it
+//! has caught up. Its copies still wait up to its own bounds; beyond them it misses copies.
 
 use super::super::address::Outgoing;
 use super::super::arena::Key;
@@ -13,8 +13,8 @@ use super::super::{Links, Router};
 pub const STALL_MS: u64 = 250;
 
 impl Router {
-    /// Copies were dispatched to consumers of a multicast address, or wait for them: schedules a
-    /// check.
+    /// Schedules a check of the consumers of a multicast address, to which copies were dispatched
+    /// or for which they wait.
     pub(in crate::core) fn watch(&mut self, at: Key) {
         if !std::mem::replace(&mut self.addresses.multicast_mut(at).watched, true) {
             let check_ms = self.now_ms + STALL_MS.min(self.direct.settle_timeout_ms);
@@ -22,7 +22,7 @@ impl Router {
         }
     }
 
-    /// Looks whether consumers of a multicast address have taken and settled something lately.
+    /// Checks whether the consumers of a multicast address take and settle their copies.
     pub(in crate::core) fn check_slow_consumers(&mut self, at: Key, links: &mut impl Links) {
         self.addresses.multicast_mut(at).watched = false;
         let mut next_ms = None;
@@ -39,7 +39,8 @@ impl Router {
         }
         if let Some(next_ms) = next_ms {
             self.addresses.multicast_mut(at).watched = true;
-            // No later than this, for one that has nothing waiting yet.
+            // Not later, because a consumer without waiting copies may get some before the next
+            // check.
             let check_ms = next_ms.min(self.now_ms + STALL_MS);
             self.schedule.set_timer(check_ms, self.addresses[at].declared.key, at);
         }
@@ -49,7 +50,7 @@ impl Router {
         self.consumers[to].slow = true;
         let mut messages: Vec<Key> = self.consumers[to].backlog.iter().collect();
         for key in &messages {
-            self.take_one(*key);
+            self.release_awaited_reader(*key);
         }
         if let Outgoing::Message { message, .. } = self.consumers[to].outgoing {
             messages.push(message);
@@ -59,7 +60,7 @@ impl Router {
         }
     }
 
-    /// A delivery, or part of it, was dispatched to a consumer.
+    /// Records a dispatch to a consumer, which ends its slow state once nothing waits for it.
     #[inline]
     pub(in crate::core) fn note_dispatch_time(&mut self, to: Key) {
         let now_ms = self.now_ms;

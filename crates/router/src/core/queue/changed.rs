@@ -1,5 +1,5 @@
-//! Message annotations that consumers have changed (3.4.5): in memory, and where the message is on
-//! disk as state of its queue, under the number by which the log knows the message.
+//! Message annotations that consumers have modified (3.4.5): kept in memory, and for messages on
+//! disk also as state of their queue, by the message's number in the log.
 
 use enmasse_amqp::codec::{decode_value, encode_value};
 use enmasse_amqp::types::{Fields, Symbol, Value};
@@ -8,22 +8,22 @@ use enmasse_journal::queue::Seq;
 use super::super::storage::Storage;
 use super::Queue;
 
-/// Bound of the encoded annotations of consumers on one message; larger changes are ignored.
+/// Bound of the encoded modified annotations of one message; a change that exceeds it is ignored.
 const CHANGED_BYTES: usize = 16 << 10;
 
 /// Message annotations that consumers have modified.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Changed {
     pub(in crate::core) annotations: Fields,
-    /// the log keeps it, too
+    /// they are also in the log
     pub(in crate::core) on_disk: bool,
 }
 
 impl Queue {
-    /// A consumer has changed annotations: they go with the message from now on, also after a
-    /// restart.
+    /// Merges annotations from a consumer into those of a message. They are delivered with the
+    /// message, also after a restart.
     pub(super) fn change_annotations(&mut self, seq: Seq, more: &[(Symbol, Value)], storage: &mut Storage) {
-        // The message has gone, and its annotations with it.
+        // The message was removed, and its annotations with it.
         let Some(item) = self.opened.messages.get(seq) else { return };
         let mut annotations = self.changed.get(&seq.0).map(|changed| changed.annotations.clone()).unwrap_or_default();
         merge(&mut annotations, more);
@@ -39,7 +39,7 @@ impl Queue {
     }
 }
 
-/// Adds annotations, in the place of those of the same name.
+/// Adds annotations, and replaces those of the same name.
 pub(in crate::core) fn merge(into: &mut Fields, more: &[(Symbol, Value)]) {
     for (name, value) in more {
         into.retain(|(known, _)| known != name);
@@ -54,7 +54,7 @@ fn encode(annotations: &Fields) -> Vec<u8> {
     bytes
 }
 
-/// The decoded form; `None` if it was not written here.
+/// Decodes annotations; `None` if the format is not that of [`encode`].
 pub(in crate::core) fn decode(bytes: &[u8]) -> Option<Fields> {
     let Ok((Value::Map(pairs), _)) = decode_value(bytes) else { return None };
     let field = |(name, value)| if let Value::Symbol(name) = name { Some((name, value)) } else { None };

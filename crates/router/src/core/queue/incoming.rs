@@ -1,4 +1,4 @@
-//! Messages coming into a queue.
+//! Incoming messages of a queue.
 
 use enmasse_amqp::types::{Error, Outcome};
 use enmasse_journal::queue::{Admission, Head, Stored as Admitted};
@@ -11,7 +11,7 @@ use super::super::{Links, Router};
 
 impl Router {
     #[inline]
-    pub(in crate::core) fn take_into_queue(
+    pub(in crate::core) fn receive_into_queue(
         &mut self,
         from: Key,
         arriving: &Arriving,
@@ -22,7 +22,7 @@ impl Router {
         if self.keep_plain(from, arriving, body, links) {
             return;
         }
-        // The facts of a message are used in place: they are too large to move.
+        // The head is used by reference: it is too large to move.
         match &self.head_for_queue(from, arriving.message_format, body) {
             Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
             Ok(head) => self.offer(from, arriving, head, whole, links),
@@ -41,7 +41,8 @@ impl Router {
             Admission::Store(admitted) => self.keep(from, settlement, admitted, body, links),
             Admission::Duplicate { of: Some(original) } if settlement != SettlementTarget::Nothing => {
                 let queue = self.addresses.queue_mut(at);
-                // Its original may still be refused: a message accepted before could be lost.
+                // The original may still be refused; accepting the duplicate now could lose the
+                // message.
                 queue
                     .pending_duplicates
                     .entry(original.0)

@@ -1,8 +1,8 @@
 //! Operations of administrators on messages that no consumer holds: remove, peek, move, copy,
-//! return to the origin.
+//! redrive.
 //!
-//! An operation continues over as many turns as it needs; each does a bounded share, and waits for
-//! the disk in between. It is answered when the messages it stored elsewhere are on disk.
+//! An operation runs over several turns, a bounded number of messages in each, and waits for the
+//! disk in between. It is answered when the messages that it stored elsewhere are on disk.
 
 use std::collections::HashMap;
 
@@ -23,91 +23,91 @@ use super::settling::{DEAD_LETTER, ORIGIN};
 
 /// Messages examined in one turn.
 const TURN_MESSAGES: usize = 1000;
-/// Messages examined for one answer.
+/// Messages examined for one slice of an operation.
 const ANSWER_MESSAGES: usize = 20_000;
 /// Bytes of messages stored elsewhere in one turn.
 const TURN_BYTES: u64 = 1 << 20;
-/// Bytes of messages in one answer.
+/// Bytes of messages returned by one slice.
 const ANSWER_BYTES: u64 = 1 << 20;
-/// Messages that may be with the log.
+/// Messages of one operation that may be in flight to the log.
 const COMMITS: usize = 1024;
 /// Messages read ahead from the disk.
 const READ_AHEAD: usize = 256;
-/// Bytes of them; at least one message.
+/// Bytes read ahead; at least one message.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
-/// Time after which an operation is answered with its progress.
+/// Time after which a slice ends and reports its progress.
 const ANSWER_MS: u64 = 3000;
 
-/// What an operation does to matching messages.
+/// The kind of an operation: what happens to matching messages.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// removed
     Purge,
-    /// shown; those of more bytes without their body
+    /// returned; messages larger than this many bytes without their body
     Peek(u32),
     /// stored in another address and removed
     Move(AddressKey),
     /// stored in another address
     Copy(AddressKey),
-    /// stored in the address they failed in, by its name, and removed
+    /// stored in the address where they failed, looked up by its name, and removed
     Redrive(HashMap<Box<str>, AddressKey>),
 }
 
-/// An operation, or the next slice of one.
+/// A slice of an operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// by which its answer is known
+    /// identifies its result
     pub id: u32,
-    /// on the messages of which address
+    /// the address whose messages it applies to
     pub address: AddressKey,
-    /// the operation
+    /// what it does
     pub work: Work,
-    /// only with those it selects
+    /// applies to matching messages only
     pub selector: Option<Selector>,
-    /// nothing is done: they are counted
+    /// only counts the matching messages
     pub dry_run: bool,
-    /// messages at most
+    /// most messages that it applies to
     pub limit: usize,
-    /// where to begin and end: the continuation of the slice before
+    /// first number and end number of the slice: the continuation of the slice before
     pub rest: Option<(u64, u64)>,
 }
 
-/// The result of an operation.
+/// The result of a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operated {
     /// messages that matched
     pub messages: u64,
-    /// bytes of those
+    /// bytes of these messages
     pub bytes: u64,
-    /// where the next slice begins and ends; `None`: done
+    /// first number and end number of the next slice; `None`: the operation is complete
     pub rest: Option<(u64, u64)>,
-    /// of [`Work::Peek`]
+    /// messages of [`Work::Peek`]
     pub found: Vec<ExaminedMessage>,
     /// why it ended early
     pub failed: Option<Failed>,
 }
 
-/// An examined message.
+/// A message that an operation returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExaminedMessage {
     /// the queue's view of it
     pub item: Item,
-    /// when it is to be delivered, milliseconds since 1970
+    /// scheduled delivery time, milliseconds since 1970
     pub due: Option<u64>,
-    /// the message, encoded; `None`: it is larger than was requested, or damaged
+    /// the encoded message; `None`: it is larger than requested, or damaged
     pub message: Option<Vec<u8>>,
 }
 
 /// Why an operation ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// the address is not here, or stores nothing
+    /// the address does not exist or does not store messages one by one
     Missing,
-    /// where messages were to go is not here, or stores nothing
+    /// the target address does not exist or does not store messages one by one
     NoTarget,
-    /// where messages were to go takes no more
+    /// the target address accepts no more messages
     Full(String),
-    /// the disk takes no more
+    /// the log accepts no more records, or a read failed
     Log(String),
 }
 
@@ -119,8 +119,8 @@ pub(in crate::core) struct Operations {
 }
 
 impl Operations {
-    /// Whether one of them takes messages from this address, or may put some into it.
-    pub(in crate::core) fn concern(&self, key: AddressKey) -> bool {
+    /// Whether one of them reads this address or may store messages in it.
+    pub(in crate::core) fn involves(&self, key: AddressKey) -> bool {
         self.running.iter().any(|running| {
             let operation = &running.operation;
             operation.address == key
@@ -132,7 +132,7 @@ impl Operations {
         })
     }
 
-    /// One of them has something to do in the next turn.
+    /// Whether one of them has work in the next turn.
     pub(in crate::core) fn is_due(&self, compacting: bool) -> bool {
         self.running.iter().any(|running| running.is_due(compacting))
     }
@@ -146,22 +146,22 @@ struct Running {
     until: Seq,
     done: Operated,
     looked: usize,
-    /// messages that are with the log
+    /// messages in flight to the log
     open: usize,
-    /// waits for messages from the disk
+    /// waits for bodies from the disk
     reading: bool,
-    /// where those lie that were read ahead
+    /// locations of the bodies that were read ahead
     ahead: Vec<RecordLocation>,
-    /// messages were removed since the disk was last waited for
+    /// messages were removed since the last fence
     removed: bool,
-    /// nothing more is begun
+    /// the slice ends: no further message is examined
     over: bool,
     end_ms: u64,
 }
 
 impl Running {
-    /// Nothing is moved while messages are compacted: the record that stores one elsewhere removes
-    /// it where it lay.
+    /// Whether it can continue. No message is moved during compaction: the record that stores it
+    /// elsewhere also names the location where it is removed.
     fn is_due(&self, compacting: bool) -> bool {
         let waits = compacting && self.operation.removes_elsewhere();
         if self.over { self.open == 0 } else { !self.reading && !waits && self.open < COMMITS }
@@ -173,7 +173,7 @@ impl Running {
     }
 
     /// Whether a message matches. `budget` bounds the bytes stored elsewhere in this turn.
-    fn judge(&self, item: &Item, bodies: &Bodies, on_disk: bool, budget: &mut u64) -> Verdict {
+    fn verdict_on(&self, item: &Item, bodies: &Bodies, on_disk: bool, budget: &mut u64) -> Verdict {
         let operation = &self.operation;
         if operation.needs_body(item) {
             let Some(body) = bodies.get(item.place, on_disk) else {
@@ -208,7 +208,7 @@ impl Operation {
         matches!(self.work, Work::Move(_) | Work::Copy(_) | Work::Redrive(_))
     }
 
-    /// It removes messages by the records that store them elsewhere.
+    /// Whether it removes messages with the records that store them elsewhere.
     const fn removes_elsewhere(&self) -> bool {
         matches!(self.work, Work::Move(_) | Work::Redrive(_)) && !self.dry_run
     }
@@ -223,7 +223,7 @@ impl Operation {
             }
     }
 
-    /// Where a message goes.
+    /// The target address of a message.
     fn target(&self, body: &[u8]) -> Option<AddressKey> {
         match &self.work {
             Work::Purge | Work::Peek(_) => None,
@@ -244,7 +244,8 @@ impl Operation {
 }
 
 impl Router {
-    /// Begins an operation; [`Router::take_operated`] has its answer after some turns.
+    /// Starts a slice of an operation. [`Router::take_operated`] returns its result some turns
+    /// later.
     pub fn operate(&mut self, operation: Operation) {
         let at = self.by_key.get(&operation.address).copied();
         let queue = at.and_then(|at| Some((at, self.addresses.find_queue(at)?)));
@@ -269,18 +270,18 @@ impl Router {
         });
     }
 
-    /// The answers of operations, by their ids.
+    /// The results of ended slices, with their ids.
     pub fn take_operated(&mut self) -> Vec<(u32, Operated)> {
         std::mem::take(&mut self.operations.ended)
     }
 
-    /// Messages have come from the disk.
+    /// Bodies were read: operations that wait for them continue.
     pub(in crate::core) fn operations_read(&mut self) {
         self.operations.running.iter_mut().for_each(|running| running.reading = false);
     }
 
-    /// A turn's share of every operation.
-    pub(in crate::core) fn turn_operations(&mut self, links: &mut impl Links) {
+    /// Runs every operation for its share of a turn.
+    pub(in crate::core) fn run_operations(&mut self, links: &mut impl Links) {
         if self.operations.running.is_empty() {
             return;
         }
@@ -290,19 +291,19 @@ impl Router {
                 running.fail(Failed::Missing);
                 running.open = 0;
             } else if !running.over && running.is_due(compacting) {
-                self.go_on(&mut running, links);
+                self.continue_slice(&mut running, links);
             }
             if self.now_ms > running.end_ms && !running.over {
                 running.over = true;
                 running.done.rest = Some((running.from.0, running.until.0));
             }
             if running.over {
-                self.forget_ahead(&mut running);
+                self.release_read_ahead(&mut running);
                 self.await_removals(&mut running);
             }
             if self.now_ms > running.end_ms.saturating_add(ANSWER_MS) && running.open > 0 {
-                // The disk is slow or full, or where messages went was deleted before the log had
-                // them.
+                // The disk is slow or full, or a target address was deleted before its messages
+                // were on disk.
                 running.open = 0;
                 if matches!(running.operation.work, Work::Purge) {
                     running.fail(Failed::Log("the disk has not confirmed the removals: purge again".to_owned()));
@@ -316,7 +317,7 @@ impl Router {
         }
     }
 
-    fn go_on(&mut self, running: &mut Running, links: &mut impl Links) {
+    fn continue_slice(&mut self, running: &mut Running, links: &mut impl Links) {
         let (mut budget, mut looked) = (TURN_BYTES, 0);
         while !running.over && !running.reading && looked < TURN_MESSAGES && budget > 0 {
             let left = running.operation.limit.saturating_sub(running.done.messages as usize);
@@ -331,14 +332,14 @@ impl Router {
         }
     }
 
-    /// Examines up to `share` messages; returns at how many.
+    /// Examines up to `share` messages; returns the number examined.
     fn examine(&mut self, running: &mut Running, share: usize, budget: &mut u64, links: &mut impl Links) -> usize {
         let queue = self.addresses.queue_mut(running.at);
         let on_disk = queue.opened.log.is_some();
         let slice = running.operation.slice(running.from, running.until, share);
         let (bodies, mut matched, mut effects) = (&self.storage.bodies, Vec::new(), Vec::new());
         let matches = |item: &Item| {
-            let verdict = running.judge(item, bodies, on_disk, budget);
+            let verdict = running.verdict_on(item, bodies, on_disk, budget);
             if verdict == Verdict::Yes {
                 matched.push(*item);
             }
@@ -353,7 +354,7 @@ impl Router {
         }
         running.done.messages += matched.len() as u64;
         running.done.bytes += matched.iter().map(|item| u64::from(item.size_bytes)).sum::<u64>();
-        self.do_matched(running, &matched, effects, links);
+        self.apply_to_matched(running, &matched, effects, links);
         if let Some(item) = unread.filter(|_| !running.over) {
             if self.storage.bodies.is_overdue(item.place) {
                 let what = format!("message {} cannot be read from the disk: try again later", item.id.0);
@@ -365,7 +366,13 @@ impl Router {
         progress.looked
     }
 
-    fn do_matched(&mut self, running: &mut Running, matched: &[Item], effects: Vec<Effect>, links: &mut impl Links) {
+    fn apply_to_matched(
+        &mut self,
+        running: &mut Running,
+        matched: &[Item],
+        effects: Vec<Effect>,
+        links: &mut impl Links,
+    ) {
         let (at, dry_run) = (running.at, running.operation.dry_run);
         match running.operation.work {
             Work::Peek(bytes_max) => {
@@ -384,16 +391,16 @@ impl Router {
                 }
             }
             Work::Move(_) | Work::Copy(_) | Work::Redrive(_) if !dry_run => {
-                matched.iter().for_each(|item| self.store_or_stay(running, item, links));
+                matched.iter().for_each(|item| self.store_or_keep(running, item, links));
             }
             Work::Move(_) | Work::Copy(_) | Work::Redrive(_) => {}
         }
         self.process(at, links);
     }
 
-    /// Stores a message where it goes. One that cannot be stays where it is, and is the last that
-    /// is tried.
-    fn store_or_stay(&mut self, running: &mut Running, item: &Item, links: &mut impl Links) {
+    /// Stores a message in its target address. If that fails, the message remains where it is, and
+    /// the slice stores no other.
+    fn store_or_keep(&mut self, running: &mut Running, item: &Item, links: &mut impl Links) {
         let result = if running.done.failed.is_some() { Err(None) } else { self.store_elsewhere(running, item, links) };
         let Err(failed) = result else { return };
         if let Some(failed) = failed {
@@ -406,8 +413,9 @@ impl Router {
         queue.opened.messages.stay(item.seq);
     }
 
-    /// Producers to an address wait: it is full, or one of its subscriptions that stay is.
-    fn makes_wait(&self, at: Key) -> bool {
+    /// Whether producers to an address wait: it is full, or one of its subscriptions that are not
+    /// link-scoped is.
+    fn blocks_producers(&self, at: Key) -> bool {
         let is_waited_for = |queue: &Queue| !queue.open && !queue.is_link_scoped();
         match &self.addresses[at].treatment {
             Treatment::Queue(queue) => is_waited_for(queue),
@@ -436,13 +444,13 @@ impl Router {
         let Some(target) = target.filter(is_open) else {
             return Err(Some(Failed::NoTarget));
         };
-        if self.makes_wait(target) {
+        if self.blocks_producers(target) {
             return Err(Some(Failed::Full("the address is full: producers to it wait".to_owned())));
         }
         let changed = encoded(queue, item, body, self.now_ms, redrives);
         let Ok(envelope) = envelope(&changed) else { return Err(None) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
-        // It lives as long as it was to live, and is no duplicate of itself.
+        // The message keeps its expiry time, and must not be dropped as a duplicate of itself.
         (head.ttl_ms, head.absolute_expiry, head.message_id) = (None, item.expires, None);
         head.due = due(item, body);
         let audience = self.audience_of(target);
@@ -455,7 +463,7 @@ impl Router {
         let from = takes.then_some((at, item.seq));
         let completion = Completion { settlement, address: at, from, ..Completion::NONE };
         let removed = from_log.filter(|_| takes).map(|log| (log, item));
-        if self.land(posted, &changed, completion, removed, links) {
+        if self.store_posted(posted, &changed, completion, removed, links) {
             running.open += 1;
         } else if takes {
             self.addresses.queue_mut(at).drop_diverted(item, &mut self.storage);
@@ -463,7 +471,7 @@ impl Router {
         Ok(())
     }
 
-    /// An operation that removed messages is answered when that is on disk: an answered removal
+    /// Delays the result of an operation until its removals are on disk, so that a reported removal
     /// survives a crash.
     fn await_removals(&mut self, running: &mut Running) {
         let queue = self.addresses.find_queue(running.at);
@@ -474,7 +482,7 @@ impl Router {
         }
     }
 
-    /// The removals of an operation are on disk, or were refused for a reason.
+    /// The removals of an operation are on disk. `failed`: why they are not.
     pub(in crate::core) fn operation_removed(&mut self, id: u32, failed: Option<&str>) {
         let Some(running) = self.operations.running.iter_mut().find(|running| running.operation.id == id) else {
             return;
@@ -485,7 +493,7 @@ impl Router {
         }
     }
 
-    /// The log has taken a message that an operation stored, or has not.
+    /// The log has stored or refused a message of an operation.
     pub(in crate::core) fn operation_stored(&mut self, id: u32, bytes: u32, outcome: &Outcome) {
         let Some(running) = self.operations.running.iter_mut().find(|running| running.operation.id == id) else {
             return;
@@ -499,7 +507,7 @@ impl Router {
         }
     }
 
-    /// Asks the disk for a message and for those behind it.
+    /// Requests the body of a message and of those behind it.
     fn read_ahead(&mut self, running: &mut Running, first: Item) {
         let queue = self.addresses.queue(running.at);
         let on_disk = queue.opened.log.is_some();
@@ -520,7 +528,7 @@ impl Router {
         (running.reading, running.ahead) = (true, ahead);
     }
 
-    fn forget_ahead(&mut self, running: &mut Running) {
+    fn release_read_ahead(&mut self, running: &mut Running) {
         running.ahead.drain(..).for_each(|place| self.storage.bodies.release_body(place));
     }
 }
@@ -529,14 +537,14 @@ fn found_bytes(done: &Operated) -> u64 {
     done.found.iter().map(|found| found.message.as_ref().map_or(64, Vec::len) as u64).sum()
 }
 
-/// A message as a consumer would get it.
-fn encoded(queue: &Queue, item: &Item, body: &[u8], now_ms: u64, anew: bool) -> Vec<u8> {
+/// The encoded message as a consumer would receive it.
+fn encoded(queue: &Queue, item: &Item, body: &[u8], now_ms: u64, redriven: bool) -> Vec<u8> {
     let left = item.expires.map(|at| u32::try_from(at.saturating_sub(now_ms)).unwrap_or(u32::MAX));
     let annotations: Option<&Fields> = queue.changed.get(&item.seq.0).map(|changed| &changed.annotations);
-    let delivery_count = if anew { 0 } else { u32::from(item.failures) };
+    let delivery_count = if redriven { 0 } else { u32::from(item.failures) };
     let mut changed = Vec::with_capacity(body.len() + 64);
-    // A message that starts again has never been a dead letter.
-    let without: &[&str] = if anew { &DEAD_LETTER } else { &[] };
+    // A redriven message must not carry dead-letter annotations.
+    let without: &[&str] = if redriven { &DEAD_LETTER } else { &[] };
     put_changed(&mut changed, body, &Changes { delivery_count, ttl_ms: left, annotations, without });
     changed
 }
@@ -556,7 +564,7 @@ fn show(queue: &Queue, bodies: &Bodies, item: &Item, bytes_max: u32) -> Examined
     ExaminedMessage { item: *item, due: due(item, body), message }
 }
 
-/// A message annotation that is a text.
+/// The value of a message annotation, if it is a string or a symbol.
 fn annotation_text<'a>(message: &'a [u8], name: &str) -> Option<&'a str> {
     let mut elements = Elements::of_map(scan::head(message).ok()?.message_annotations?).ok()?;
     while elements.left() > 0 {
@@ -569,7 +577,7 @@ fn annotation_text<'a>(message: &'a [u8], name: &str) -> Option<&'a str> {
     None
 }
 
-/// When a scheduled message is to be delivered.
+/// The delivery time of a scheduled message.
 fn due(item: &Item, body: &[u8]) -> Option<u64> {
     let envelope = envelope(body).ok().filter(|_| item.state == State::Scheduled)?;
     let at = envelope.delivery_time_ms.and_then(|at| u64::try_from(at).ok());

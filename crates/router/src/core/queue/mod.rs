@@ -1,10 +1,12 @@
-//! Queues: each message goes into the queue of its address, and from there to one of the consumers.
+//! Queues: each message is stored in the queue of its address and dispatched to one of the
+//! consumers.
 //!
-//! `enmasse_journal::queue` decides about a queue. Here it meets attachments: `incoming` takes
-//! messages in, `outgoing` dispatches them, with `selection` for selectors and browsers, `settling`
-//! applies outcomes, `changed` keeps modified annotations, `resuming` and `tags` what resumable
-//! links left behind. `plain` is the short path of most messages, `manage` is what administrators
-//! do, `restore` what a restart finds, `temporary` what ends with a connection.
+//! `enmasse_journal::queue` makes the decisions about a queue; this module connects it to
+//! attachments. `incoming` stores messages, `outgoing` dispatches them, with `selection` for
+//! selectors and browsers, `settling` applies outcomes, `changed` keeps modified annotations,
+//! `resuming` and `tags` keep the state of resumable links. `plain` is the fast path of most
+//! messages, `manage` contains the operations of administrators, `restore` the recovery,
+//! `temporary` the queues of a connection.
 
 mod changed;
 mod incoming;
@@ -54,36 +56,36 @@ pub use temporary::{Budget, DYNAMIC_KEYS, TEMPORARY_BYTES, TEMPORARY_MESSAGES};
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) opened: OpenQueue,
-    /// messages taken out in their order, the first of which has its body still on disk
+    /// messages assigned to consumers, in their order; the first waits for its body from disk
     fetching: VecDeque<Fetching>,
     fetching_bytes: u64,
-    /// message annotations that consumers have changed, by the message's number
+    /// modified message annotations, by the message's number
     changed: HashMap<u64, Changed>,
-    /// duplicates that wait for their originals, by the original's number
+    /// pending duplicates, by the number of their original
     pending_duplicates: HashMap<u64, Vec<PendingDuplicate>>,
-    /// it is on the list of those that wait for bodies
-    pub(super) awaits: bool,
+    /// it is on the list of addresses that wait for bodies
+    pub(super) awaits_bodies: bool,
     /// it is on the list of addresses to process before the turn ends
     pub(super) dirty: bool,
-    /// counts choices of consumers
+    /// number of consumer choices
     turn: u32,
-    /// counts choices among consumers that share messages
-    given: u32,
+    /// number of choices among consumers that share messages
+    shared_turn: u32,
     /// consumers whose drain is not done
     draining: Vec<Key>,
-    /// the earliest time to process the queue
+    /// the time for which its timer is set
     armed_ms: Option<u64>,
-    /// producers know that there is room
+    /// producers have credit because there is room
     pub(super) open: bool,
-    /// its messages come from a topic
+    /// set if its messages come from a topic
     pub(super) subscription: Option<Box<Subscription>>,
     /// the state of resumable links
     resuming: Resuming,
-    /// it belongs to a connection
+    /// set if the queue belongs to a connection
     temporary: Option<Box<Temporary>>,
 }
 
-/// Numbers of queues in the log, shared and never issued twice.
+/// The source of queue numbers in the log, shared by all shards; a number is never issued twice.
 #[derive(Clone, Debug)]
 pub struct QueueNumbers(Arc<AtomicU32>);
 
@@ -102,16 +104,16 @@ impl QueueNumbers {
     }
 }
 
-/// A message on its way to a consumer.
+/// A message assigned to a consumer that is not dispatched yet.
 #[derive(Clone, Copy, Debug)]
 struct Fetching {
     to: Key,
     item: Item,
-    /// the consumer, which may have gone, does not hold it
+    /// the consumer browses, so it does not hold the message
     browsed: bool,
     /// its body was requested
     requested: bool,
-    /// the number of its hold, which the disk is to know before it leaves
+    /// the number of its hold, which must be on disk before the message is dispatched
     hold: u64,
 }
 
@@ -127,10 +129,10 @@ impl Queue {
             fetching_bytes: 0,
             changed,
             pending_duplicates: HashMap::new(),
-            awaits: false,
+            awaits_bodies: false,
             dirty: false,
             turn: 0,
-            given: 0,
+            shared_turn: 0,
             draining: Vec::new(),
             armed_ms: None,
             open: true,
@@ -142,7 +144,7 @@ impl Queue {
 }
 
 impl Queue {
-    /// It has messages, or links that may be resumed.
+    /// Whether it has messages or the state of resumable links.
     pub(super) fn is_used(&self) -> bool {
         !self.opened.messages.is_empty() || !self.resuming.is_empty()
     }
@@ -164,12 +166,12 @@ impl Queue {
         self.opened.messages.has_for(id)
     }
 
-    /// Duplicates that wait for their originals: they are forgotten here.
+    /// Removes and returns all pending duplicates.
     pub(super) fn take_pending_duplicates(&mut self) -> impl Iterator<Item = PendingDuplicate> {
         self.pending_duplicates.drain().flat_map(|(_, duplicates)| duplicates)
     }
 
-    /// Those that wait for one original.
+    /// Removes and returns the pending duplicates of one original.
     #[inline]
     pub(super) fn duplicates_of(&mut self, original: Seq) -> Vec<PendingDuplicate> {
         if self.pending_duplicates.is_empty() {
@@ -178,13 +180,13 @@ impl Queue {
         self.pending_duplicates.remove(&original.0).unwrap_or_default()
     }
 
-    /// Messages may pass one that cannot be read.
-    fn may_be_passed(&self) -> bool {
+    /// Whether messages may overtake one that cannot be read.
+    fn may_be_overtaken(&self) -> bool {
         let settings = self.opened.messages.settings();
         !settings.last_value && settings.sharing != Sharing::SingleActive
     }
 
-    /// A drain is answered after messages in flight have arrived.
+    /// Postpones the answer to a drain until bodies in flight have arrived.
     pub(super) fn drain_later(&mut self, key: Key) {
         if !self.draining.contains(&key) {
             self.draining.push(key);
@@ -192,7 +194,7 @@ impl Queue {
     }
 }
 
-/// Why a queue has no place for a link.
+/// The error for a link that a queue refuses.
 pub(super) fn refusal(refused: &Refused) -> Error {
     let condition = match refused {
         Refused::Exclusive => condition::NOT_ALLOWED,
@@ -202,7 +204,8 @@ pub(super) fn refusal(refused: &Refused) -> Error {
 }
 
 impl Router {
-    /// A stored address lives here from now on. One that is known by that key keeps its messages.
+    /// Opens a stored address on this shard. An address with this key that is open already keeps
+    /// its messages.
     pub fn open_queue(&mut self, declared: Declared, mut opened: OpenQueue, links: &mut impl Links) {
         let key = self.address(declared);
         if self.addresses.find_queue(key).is_some() {
@@ -233,7 +236,7 @@ impl Router {
         self.join_topic(key, links);
     }
 
-    /// A consumer attaches to a queue, unless that refuses it.
+    /// Attaches a consumer to a queue, or refuses it.
     pub(super) fn attach_to_queue(&mut self, at: Key, key: Key, mut consuming: Consuming, links: &mut impl Links) {
         let resume = consuming.resume.take();
         let attachment = self.consumers[key].attachment;
@@ -250,7 +253,7 @@ impl Router {
         }
     }
 
-    /// The settings of a stored address change.
+    /// Changes the settings of a stored address.
     pub fn reconfigure_queue(
         &mut self,
         key: AddressKey,
@@ -269,8 +272,8 @@ impl Router {
         self.process(key, links);
     }
 
-    /// The statistics of every stored address that lives here. Those of a topic are those of its
-    /// subscriptions that are not declared.
+    /// The statistics of every stored address of this shard. Those of a topic are those of its
+    /// undeclared subscriptions.
     pub fn queue_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
         let stats = |key: Key| match &self.addresses[key].treatment {
             Treatment::Queue(queue) => Some(queue.opened.messages.stats()),
@@ -285,7 +288,7 @@ impl Router {
         self.sum(stats, join).into_iter().filter_map(|(key, stats)| Some((key, stats?)))
     }
 
-    /// Where numbers of queues in the log come from.
+    /// Sets the source of queue numbers in the log.
     pub fn set_queue_numbers(&mut self, numbers: QueueNumbers) {
         self.queue_numbers = numbers;
     }
@@ -323,7 +326,7 @@ impl Router {
                 Next::Unread(item) if self.addresses.queue_mut(at).defer_unread(&item, &self.storage) => {}
                 Next::Unread(item) => self.read_ahead_for_selection(at, to, &item),
                 Next::Nothing => self.end_selection(to),
-                Next::Later => self.rest_until_next_turn(at, to),
+                Next::Later => self.defer_to_next_turn(at, to),
             }
         }
     }
@@ -344,7 +347,7 @@ impl Router {
             for effect in effects.drain(..) {
                 self.do_effect(key, effect, links);
             }
-            // Further effects are in a new list, if there are any.
+            // Effects of these effects are in the new list.
             if self.storage.effects.is_empty() {
                 self.storage.effects = effects;
                 return;
@@ -365,11 +368,12 @@ impl Router {
         }
     }
 
-    /// Producers hold back when the queue is full, and continue at three quarters.
+    /// Closes the credit of producers when the queue is full, and opens it again at three quarters.
     pub(super) fn update_room(&mut self, key: Key, links: &mut impl Links) {
         let queue = self.addresses.queue_mut(key);
         let (room, here) = (queue.opened.messages.room(0), queue.opened.messages.len() as u64);
-        // Whatever the bound is in, the messages and the room are all that fits.
+        // The messages and the room together are the capacity, whether the bound is in messages or
+        // bytes.
         let open = if queue.open { room > 0 } else { room.saturating_mul(3) > here };
         if open != queue.open {
             queue.open = open;
@@ -381,7 +385,8 @@ impl Router {
         self.update_topic_back_pressure(key, links);
     }
 
-    /// The credit of an address opens or closes; those that send without it are held instead.
+    /// Opens or closes the credit of an address. Anonymous producers, which send without its
+    /// credit, are held back instead.
     pub(super) fn update_producer_credit(&mut self, key: Key, open: bool, links: &mut impl Links) {
         for at in 0..self.addresses[key].producers.len() {
             let key = self.addresses[key].producers[at];
@@ -404,17 +409,17 @@ impl Router {
         self.schedule.rearm(&mut queue.armed_ms, next, address_key, key);
     }
 
-    /// A consumer has detached; messages it held were settled before, messages on their way to it
-    /// wait again.
+    /// Detaches a consumer from its queue. Its acquired messages were settled before; messages that
+    /// were being fetched for it are available again.
     pub(super) fn leave_queue(&mut self, to: Key) {
         let Consumer { address, in_queue, .. } = self.consumers[to];
-        // A queue that is being deleted has gone with its consumers.
+        // A queue that is being deleted has removed its consumers.
         if let (Some(id), Some(queue)) = (in_queue, self.addresses.find_queue_mut(address)) {
             queue.opened.messages.detach(id);
         }
     }
 
-    /// The address is deleted: so are its messages.
+    /// Deletes all messages of a queue whose address is deleted.
     pub(super) fn clear_queue(&mut self, key: Key, queue: &Queue) {
         self.schedule.disarm(queue.armed_ms, self.addresses[key].declared.key);
         for Fetching { item, .. } in queue.fetching.iter().filter(|fetching| fetching.requested) {
@@ -422,9 +427,9 @@ impl Router {
         }
         match queue.opened.log {
             Some(log) => {
-                let (waits, retired) = (self.waiting_to_leave(key), self.retired_in(key));
-                // The removal of a leaving message is written with the message it becomes, that of
-                // a retired one with its commit.
+                let (waits, retired) = (self.unwritten_diversions(key), self.retired_in(key));
+                // The removal of a leaving message is written together with its copy, that of a
+                // retired one with its commit.
                 let gone = |item: &Item| match item.state {
                     State::Leaving => !waits.contains(&item.seq),
                     State::Retiring => retired.contains(&item.seq),

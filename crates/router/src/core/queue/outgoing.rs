@@ -1,4 +1,4 @@
-//! Messages going out, in the order of the queue, to consumers with room.
+//! Dispatch of messages, in the order of the queue, to consumers with room.
 
 use std::sync::Arc;
 
@@ -17,27 +17,28 @@ use super::super::{Links, Router};
 use super::selection::changes;
 use super::{Fetching, Queue};
 
-/// Bytes of messages of one address that may be on their way from the disk to consumers.
+/// Bytes of messages of one address that may be in flight from the disk to consumers.
 const FETCH_BYTES: u64 = 1 << 20;
-/// How many they may be.
+/// Number of these messages.
 const FETCH_MESSAGES: usize = 1024;
 /// How long a message that cannot be read is set aside before it is tried again.
-const ASIDE_MS: u64 = 30_000;
-/// Up to this many candidates are compared; of more, two chosen at random, which balances nearly as
-/// well.
+const SET_ASIDE_MS: u64 = 30_000;
+/// Up to this many candidates are compared. Of more, two are chosen at random, which balances
+/// nearly as well.
 const SCAN_MAX: usize = 8;
 
 impl Queue {
-    /// Whether one more body may be read: within the bound of the queue, and within that of the
-    /// shard unless nothing of the queue is under way.
+    /// Whether one more body may be fetched: within the bound of the queue, and, unless this is its
+    /// only one, within the bound of the shard.
     pub(super) fn may_fetch(&self, bodies: &Bodies) -> bool {
         let within = self.fetching_bytes < FETCH_BYTES && self.fetching.len() < FETCH_MESSAGES;
         self.fetching.is_empty() || within && !bodies.is_full()
     }
 
-    /// The next of the queue's candidates. Consumers that may have messages of their own take turns
-    /// with the others, of which the one with the fewest deliveries is chosen; equals take turns,
-    /// so that consumers which settle at once share messages and groups as well.
+    /// Chooses the next consumer among the queue's candidates. Consumers that may have messages of
+    /// their own take turns with the others. Of these the one with the fewest deliveries is chosen;
+    /// equal ones take turns, so that consumers which settle at once also share messages and
+    /// groups.
     pub(super) fn choose(
         &mut self,
         consumers: &Arena<Consumer>,
@@ -64,7 +65,7 @@ impl Queue {
         };
         let of_common = || {
             if count <= SCAN_MAX {
-                let (before, after) = common.split_at(self.given as usize % count.max(1));
+                let (before, after) = common.split_at(self.shared_turn as usize % count.max(1));
                 return after.iter().chain(before).filter_map(free).min_by_key(fewest);
             }
             let two = chance.iter().filter_map(|at| free(&common[*at]));
@@ -73,19 +74,21 @@ impl Queue {
         let own = || Some((of_own()?, 0));
         let common = || Some((of_common()?, 1));
         let (chosen, shared) = if turn & 1 == 0 { own().or_else(common) } else { common().or_else(own) }?;
-        // A message of a consumer's own does not count as a turn of the shared ones, or two equal
-        // consumers would always be served by the same one.
-        self.given = self.given.wrapping_add(shared);
+        // Only turns of the shared ones count, or one of two equal consumers would always be
+        // chosen.
+        self.shared_turn = self.shared_turn.wrapping_add(shared);
         Some(chosen)
     }
 
-    /// As `defer_first`, for an unheld message that a consumer's selector has to examine.
+    /// Like `defer_first`, for an available message that a consumer's selector has to examine.
     pub(super) fn defer_unread(&mut self, item: &Item, storage: &Storage) -> bool {
-        let due = storage.now_ms + ASIDE_MS;
-        storage.bodies.is_overdue(item.place) && self.may_be_passed() && self.opened.messages.set_aside(item.seq, due)
+        let due = storage.now_ms + SET_ASIDE_MS;
+        storage.bodies.is_overdue(item.place)
+            && self.may_be_overtaken()
+            && self.opened.messages.set_aside(item.seq, due)
     }
 
-    /// The disk has lost the body of a message: it goes.
+    /// Removes a message whose body is damaged.
     fn discard_damaged(&mut self, item: &Item, storage: &mut Storage) {
         self.release_hold(item.seq, storage);
         let Storage { now_ms, effects, .. } = storage;
@@ -95,7 +98,7 @@ impl Queue {
 }
 
 impl Router {
-    /// A consumer of a stored address may have got room, or lost it.
+    /// Updates the credit of a consumer of a queue, and dispatches messages.
     pub(in crate::core) fn dispatch_from_queue(&mut self, key: Key, links: &mut impl Links) {
         let at = self.consumers[key].address;
         let others = self.redeliver_unsettled(at, key, links);
@@ -108,8 +111,8 @@ impl Router {
         }
     }
 
-    /// A message is assigned to the consumer: dispatched at once if its body is in memory and no
-    /// earlier message waits for its own.
+    /// Dispatches a message that was assigned to a consumer, or fetches it first: it is dispatched
+    /// at once if its body is in memory and no earlier message waits for its own.
     pub(in crate::core) fn fetch_or_dispatch(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
         let link = self.consumers.get(to).and_then(|consumer| Some(consumer.resumed.as_ref()?.link));
         let mut record = |link| self.addresses.queue_mut(at).record_hold(at, link, &item, &mut self.storage);
@@ -127,7 +130,7 @@ impl Router {
             self.storage.bodies.fetch(item.place);
             self.await_bodies(at);
         }
-        // Its consumer has gone: the message is given back when its body arrives.
+        // Its consumer has gone: the message is shared_turn back when its body arrives.
         let Some(consumer) = self.consumers.get_mut(to) else { return };
         consumer.fetching += 1;
         if consumer.credit <= consumer.fetching {
@@ -138,8 +141,8 @@ impl Router {
         }
     }
 
-    /// A delivery found no room at its consumer, or no consumer: its message waits again.
-    pub(in crate::core) fn take_back_into_queue(
+    /// Returns a message whose delivery was refused by the shard of its consumer.
+    pub(in crate::core) fn requeue_into_queue(
         &mut self,
         at: Key,
         to: Option<Key>,
@@ -150,11 +153,11 @@ impl Router {
             SettlementTarget::Queue(seq) if self.resume_later(at, to, seq) => {}
             SettlementTarget::Queue(seq) => self.settle_in_queue(at, seq, &Outcome::Released, links),
             SettlementTarget::Browsed(seq) => self.offer_again_to_browser(at, to, seq),
-            _ => debug_assert!(false, "a queue dispatches nothing else"),
+            _ => debug_assert!(false, "a queue has no other settlement targets"),
         }
     }
 
-    /// Dispatches messages whose bodies have arrived, up to the first whose has not.
+    /// Dispatches messages whose bodies have arrived, up to the first whose body has not.
     pub(super) fn dispatch_fetched(&mut self, at: Key, links: &mut impl Links) {
         loop {
             let queue = self.addresses.queue_mut(at);
@@ -165,7 +168,7 @@ impl Router {
             }
             if !self.storage.bodies.is_known(item.place, on_disk) {
                 if !self.storage.bodies.is_pending(item.place) {
-                    // It has left the recent part of the log since it was found there.
+                    // It has left the recent part of the log in the meantime.
                     self.storage.bodies.fetch(item.place);
                     *requested = true;
                 }
@@ -199,12 +202,12 @@ impl Router {
         }
     }
 
-    /// The first message on its way to a consumer cannot be read: it waits for a while as if its
-    /// delivery had failed, and others pass it. `false`: none may, for the queue promises their
-    /// order or shows the last values only. Of a group the others wait with it.
+    /// Sets the first message in flight to a consumer aside because it cannot be read: it waits as
+    /// if its delivery had failed, and others overtake it. `false`: none may, because the queue
+    /// guarantees order or keeps last values only. The other messages of its group wait with it.
     fn defer_first(&mut self, at: Key) -> bool {
         let queue = self.addresses.queue_mut(at);
-        if !queue.may_be_passed() {
+        if !queue.may_be_overtaken() {
             return false;
         }
         let Some(Fetching { to, item, browsed, requested, .. }) = queue.fetching.pop_front() else { return false };
@@ -215,11 +218,11 @@ impl Router {
         if requested {
             self.storage.bodies.release_body(item.place);
         }
-        // A browser holds nothing, and continues without it.
+        // A browser does not hold the message, and continues without it.
         if !browsed {
             self.return_item(at, to, &item, false);
         }
-        let due = self.now_ms + ASIDE_MS;
+        let due = self.now_ms + SET_ASIDE_MS;
         let queue = self.addresses.queue_mut(at);
         if queue.opened.messages.set_aside(item.seq, due) {
             self.return_group(at, &item);
@@ -232,8 +235,8 @@ impl Router {
         true
     }
 
-    /// Messages on their way that belong to the group of one that was set aside wait again, behind
-    /// it.
+    /// Returns the messages in flight that belong to the group of one that was set aside, so that
+    /// they do not overtake it.
     fn return_group(&mut self, at: Key, aside: &Item) {
         if aside.group.is_none() {
             return;
@@ -255,8 +258,8 @@ impl Router {
         }
     }
 
-    /// A consumer has no room for the messages on their way to it: all of them wait again, or later
-    /// ones would overtake the returned one.
+    /// Returns all messages in flight to a consumer without room, so that later ones do not
+    /// overtake an earlier one.
     fn return_fetching(&mut self, at: Key, to: Key) {
         let queue = self.addresses.queue_mut(at);
         let (back, kept) = std::mem::take(&mut queue.fetching).into_iter().partition(|fetching| fetching.to == to);
@@ -276,10 +279,9 @@ impl Router {
         }
     }
 
-    /// A message that never left the node waits again.
+    /// Makes a message available again that was not sent.
     fn return_item(&mut self, at: Key, to: Key, item: &Item, browsed: bool) {
         if browsed {
-            // The browser does not hold it.
             return self.offer_again_to_browser(at, Some(to), item.seq);
         }
         if self.resume_later(at, Some(to), item.seq) {
@@ -290,7 +292,7 @@ impl Router {
         queue.give_back(item.seq, &mut self.storage);
     }
 
-    /// Dispatches a message; `false`: its body is not in memory.
+    /// Dispatches a message; `false` if its body is not in memory.
     fn dispatch_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) -> bool {
         let is_resumable = self.consumers.get(to).is_some_and(|consumer| consumer.resumed.is_some());
         let name = if is_resumable {
@@ -317,8 +319,7 @@ impl Router {
         } else {
             Part::whole(body).with_shared(self.storage.bodies.shared(item.place, on_disk))
         };
-        // A browsed message is not held: it may have been removed in the meantime, and its location
-        // reused.
+        // A browser does not hold the message: it may have been removed, and its location reused.
         let gone =
             (damaged || browses) && queue.opened.messages.get(item.seq).map(|item| item.place) != Some(item.place);
         let settlement = if browses { SettlementTarget::Browsed(item.seq) } else { SettlementTarget::Queue(item.seq) };
@@ -334,7 +335,7 @@ impl Router {
         };
         let dispatched = token.is_some();
         if name.is_some() {
-            self.addresses.queue_mut(at).note_token(item.seq, token.flatten());
+            self.addresses.queue_mut(at).set_token(item.seq, token.flatten());
         }
         match (gone, damaged, dispatched) {
             (false, true, _) if !browses => {
@@ -351,7 +352,7 @@ impl Router {
         true
     }
 
-    /// The disk has lost the body: the message is counted and goes.
+    /// Counts a message whose body is damaged, and removes it.
     fn discard_damaged(&mut self, at: Key, item: &Item) {
         let name = Arc::clone(&self.addresses.queue(at).opened.name);
         self.count_damaged(at, &name, item.id.0);

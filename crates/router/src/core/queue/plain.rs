@@ -1,6 +1,6 @@
-//! The short path of plain messages, of which only size, priority and durability matter, to a
-//! consumer that accepts any message. The others, and queues that have more to look at, go the way
-//! of `incoming`, `outgoing` and `settling`; order and outcome are the same.
+//! The fast path of plain messages (only size, priority and durability matter) to a consumer that
+//! accepts any message. `incoming`, `outgoing` and `settling` process all others; order and
+//! outcomes are the same.
 
 use enmasse_amqp::codec::envelope::{Envelope, envelope};
 use enmasse_amqp::types::Outcome;
@@ -15,28 +15,30 @@ use super::super::storage::Storage;
 use super::super::{Links, Router};
 use super::Queue;
 
-/// The facts of a plain message.
+/// The properties of a plain message; `None` if it is not plain.
 #[inline]
 fn plain_of(envelope: &Envelope<'_>, bytes: usize) -> Option<Plain> {
     let header = &envelope.header;
-    let lives_on = header.ttl.is_none() && envelope.absolute_expiry_ms.is_none();
-    let at_once = envelope.delivery_time_ms.is_none() && envelope.delivery_delay_ms.is_none();
-    let alone = envelope.group_id.is_none() && envelope.producer_sequence.is_none();
-    (lives_on && at_once && alone && header.delivery_count == 0).then(|| Plain {
+    let never_expires = header.ttl.is_none() && envelope.absolute_expiry_ms.is_none();
+    let undelayed = envelope.delivery_time_ms.is_none() && envelope.delivery_delay_ms.is_none();
+    let ungrouped = envelope.group_id.is_none() && envelope.producer_sequence.is_none();
+    (never_expires && undelayed && ungrouped && header.delivery_count == 0).then(|| Plain {
         size_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         priority: Priority::new(header.priority),
         durable: header.durable,
     })
 }
 
-/// A hold of a resumable link has to be on disk first.
+/// Whether a consumer can receive a message at once. A resumable link cannot: its hold must be on
+/// disk first.
 #[inline]
 fn accepts_any(consumer: &Consumer) -> bool {
     consumer.resumed.is_none() && consumer.has_room()
 }
 
 impl Queue {
-    /// A consumer has accepted a message: it goes, if it is plain. `false`: nothing was done.
+    /// Removes a plain message that a consumer has accepted. `false`: it is not plain, and nothing
+    /// was done.
     #[inline]
     pub(super) fn accept_plain(&mut self, seq: Seq, storage: &mut Storage) -> bool {
         if !self.changed.is_empty() || self.resuming.holds_any() {
@@ -54,7 +56,7 @@ impl Queue {
         true
     }
 
-    /// A message that never left the node waits again.
+    /// Makes a message available again that was not sent.
     #[cold]
     pub(super) fn give_back(&mut self, seq: Seq, storage: &mut Storage) {
         let Storage { now_ms, effects, .. } = storage;
@@ -63,8 +65,8 @@ impl Queue {
 }
 
 impl Router {
-    /// A whole message for a queue in memory: stored and accepted, if it is plain. `false`: nothing
-    /// was done.
+    /// Stores and accepts a plain message for a queue in memory. `false`: it is not plain, and
+    /// nothing was done.
     #[inline]
     pub(in crate::core) fn keep_plain(
         &mut self,
@@ -76,7 +78,7 @@ impl Router {
         let at = self.producers[from].address;
         let queue = self.addresses.queue_mut(at);
         let opened = &queue.opened;
-        if opened.log.is_some() || opened.last_value_key.is_some() || !arriving.is_of_its_own() {
+        if opened.log.is_some() || opened.last_value_key.is_some() || !arriving.is_standard_and_untransacted() {
             return false;
         }
         if queue.temporary.is_some() && queue.beyond_budget(body.len()).is_some() {
@@ -94,7 +96,7 @@ impl Router {
             opened.messages.keep_plain(self.now_ms, &plain, taker.filter(|_| to.is_some()), || bodies.put(body, 1));
         let Some(seq) = kept else { return false };
         if let Some(to) = to {
-            // From where it was read: returned bytes are for later consumers.
+            // Dispatched from the receive buffer; the stored copy serves a later delivery.
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
             let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
             let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), Part::whole(body), links);
@@ -106,8 +108,8 @@ impl Router {
         true
     }
 
-    /// Dispatches plain messages in their order, as long as there is one consumer that may have
-    /// them and has room.
+    /// Dispatches plain messages in order, while exactly one consumer may receive them and has
+    /// room.
     pub(in crate::core) fn dispatch_plain(&mut self, at: Key, links: &mut impl Links) {
         let queue = self.addresses.queue(at);
         if !(queue.fetching.is_empty() && queue.changed.is_empty()) {
@@ -135,8 +137,8 @@ impl Router {
         }
     }
 
-    /// A message was dispatched to a consumer that had room, or failed to be. Whether it has room
-    /// for another one.
+    /// Processes the result of a dispatch. Returns whether the consumer has room for another
+    /// message.
     #[inline]
     fn note_dispatched(&mut self, at: Key, to: Key, seq: Seq, dispatched: bool) -> bool {
         if !dispatched {
@@ -149,7 +151,7 @@ impl Router {
         has_room
     }
 
-    /// A message was taken whose body is not in memory, or is damaged.
+    /// Fetches an assigned message whose body is not in memory, or is damaged.
     #[cold]
     fn redeliver_seq(&mut self, at: Key, to: Key, seq: Seq, links: &mut impl Links) {
         if let Some(item) = self.addresses.queue(at).opened.messages.get(seq) {

@@ -1,4 +1,4 @@
-//! A stored address after a restart, from its logged state.
+//! Recovery of a stored address from its logged state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use super::resuming::Resuming;
 use super::state::{Failures, annotations_of, barred_of, failures_of, message_of};
 use super::temporary::Temporary;
 
-/// The state of a stored address in addition to that of every address.
+/// The state of a stored address when it is opened, in addition to that of every address.
 #[derive(Debug)]
 pub struct OpenQueue {
     /// the name that clients use for the address
     pub(in crate::core) name: Arc<str>,
     /// its messages
     pub(in crate::core) messages: Queue,
-    /// its number in the log; without one its messages are in memory only
+    /// its number in the log; `None`: its messages are in memory only
     pub(in crate::core) log: Option<u32>,
-    /// where messages go that failed for good
+    /// the dead-letter address
     pub(in crate::core) dead_letter: Option<AddressKey>,
     /// the address for expired messages
     pub(in crate::core) expiry: Option<AddressKey>,
@@ -33,24 +33,24 @@ pub struct OpenQueue {
     pub(in crate::core) last_value_key: Option<Box<str>>,
     /// modified annotations of messages, by their numbers
     pub(in crate::core) changed: HashMap<u64, Changed>,
-    /// its messages come from a topic
+    /// set if its messages come from a topic
     pub(in crate::core) subscription: Option<Box<Subscription>>,
     /// the state of resumable links
     pub(in crate::core) resuming: Resuming,
-    /// it belongs to a connection
+    /// set if the queue belongs to a connection
     pub(in crate::core) temporary: Option<Box<Temporary>>,
-    /// effects of the restart on messages that may not stay
+    /// effects of recovery on messages that must leave the queue
     pub(in crate::core) effects: Vec<Effect>,
-    /// messages that the disk has lost, by number and place
+    /// damaged messages, by number and location
     pub(in crate::core) damaged: Vec<(u64, enmasse_journal::log::RecordLocation)>,
-    /// messages that are nowhere: the first, and how many
+    /// ranges of lost messages: first number and count
     pub(in crate::core) lost: Vec<(u64, u64)>,
-    /// state keys in the log of messages that do not exist
+    /// logged state keys of messages that do not exist
     pub(in crate::core) orphans: Vec<Box<[u8]>>,
 }
 
 impl OpenQueue {
-    /// An address without messages; `log` is its number in the log, `None` keeps its messages in
+    /// An address without messages. `log` is its number in the log; `None` keeps its messages in
     /// memory only.
     #[must_use]
     pub fn new(name: Arc<str>, settings: Settings, log: Option<u32>) -> Self {
@@ -73,14 +73,14 @@ impl OpenQueue {
         }
     }
 
-    /// The address as the log knows it.
+    /// The address as recovered from the log.
     #[must_use]
     pub fn restored(name: Arc<str>, settings: Settings, recovered: &RecoveredQueue) -> Self {
         let mut opened = Self::new(name, settings.clone(), Some(recovered.queue));
         let failures: HashMap<u64, Failures> =
             recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
         let Self { damaged, effects, .. } = &mut opened;
-        // One at a time: a list of a million would take more memory than all that is made of it.
+        // Streamed, because a list of all records could need more memory than the queue itself.
         let entries = recovered.messages().filter_map(|message| {
             let Some(mut record) = Record::decode(message.head).filter(|_| !message.damaged) else {
                 damaged.push((message.seq, message.place));
@@ -91,7 +91,7 @@ impl OpenQueue {
         });
         let markers = recovered.states.iter().filter_map(|(key, value)| marker(key, value));
         let next = Seq(recovered.next_seq);
-        // The log gives them in order.
+        // Only unordered entries fail, and the log returns them in order.
         if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
             opened.messages = queue;
         }
@@ -99,12 +99,12 @@ impl OpenQueue {
         opened.restore_changed(recovered);
         opened.find_orphans(recovered);
         for (id, names) in recovered.states.iter().filter_map(|(key, value)| barred_of(key, value)) {
-            opened.messages.bar_again(Seq(id), names);
+            opened.messages.restore_undeliverable(Seq(id), names);
         }
         let stale;
         (opened.resuming, stale) = Resuming::restored(recovered, &mut opened.messages);
         opened.orphans.extend(stale);
-        // Messages that a link holds have waited long enough.
+        // A message held by a link is not delayed again.
         for (id, due) in failures.iter().filter_map(|(id, failed)| Some((id, failed.due?))) {
             opened.messages.delay(Seq(*id), due);
         }
@@ -136,20 +136,21 @@ impl OpenQueue {
         }
     }
 
-    /// With the application property of which only the last message of each value is kept.
+    /// Sets the application property of a last-value queue: only the last message of each value is
+    /// kept.
     #[must_use]
     pub fn with_last_value_key(mut self, property: Option<Box<str>>) -> Self {
         self.last_value_key = property;
         self
     }
 
-    /// With the settings of its queue.
+    /// Sets the settings of its queue.
     pub(in crate::core) fn with_settings(mut self, settings: Settings) -> Self {
         self.messages.reconfigure(settings);
         self
     }
 
-    /// With addresses for messages that may not stay.
+    /// Sets the dead-letter and expiry addresses.
     #[must_use]
     pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
         (self.dead_letter, self.expiry) = (dead_letter, expiry);

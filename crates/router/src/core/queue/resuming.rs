@@ -1,7 +1,6 @@
-//! Links that have gone and may be resumed (2.6.5, 2.6.13): messages of a receiver stay held for
-//! it, by their numbers, which are the tags of their deliveries. A hold is on disk before the
-//! message leaves, and an outcome before its settlement is answered. The state of senders is in
-//! `tags`.
+//! Resumable receivers (2.6.5, 2.6.13): after the link ends, its messages remain held for it, by
+//! their numbers, which are the delivery tags. A hold is on disk before its message is dispatched,
+//! and an outcome is on disk before its settlement is confirmed. `tags` keeps the state of senders.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -18,24 +17,24 @@ use super::state::{HELD, state_key};
 use super::tags::Senders;
 use super::{Fetching, Queue};
 
-/// Queues and declared subscriptions keep links, and nothing else does.
+/// Only queues and declared subscriptions keep the state of links.
 const KIND: AddressKind = AddressKind::Queue;
-/// Links of each role that an address keeps something of.
+/// Bound of resumable links of each role at one address.
 pub(in crate::core) const LINKS_MAX: usize = 1000;
 
-/// Deliveries that are unsettled at one end of a link, by tag, and their states there (2.7.3).
+/// Unsettled deliveries at one end of a link, by tag, and their states there (2.7.3).
 pub type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
 
-/// How a link asks to be resumed.
+/// The request of a link to be resumable.
 #[derive(Clone, Debug, Default)]
 pub struct Resume {
     /// digest of user, container id and link name
     pub link: u64,
-    /// seconds for which its state is kept after it has gone
+    /// seconds for which its state is kept after the link ended
     pub keep_s: u32,
-    /// the unsettled map of the peer; `None`: it has none
+    /// the unsettled map of the peer; `None`: the peer has no state
     pub unsettled: Option<Unsettled>,
-    /// there is more than that
+    /// the map is incomplete (`incomplete-unsettled`)
     pub incomplete: bool,
 }
 
@@ -51,23 +50,23 @@ impl Resume {
 pub(in crate::core) struct Resuming {
     receivers: HashMap<u64, Receiver>,
     pub(in crate::core) senders: Senders,
-    /// by the number of a message: the link that holds it, and its number in the log
+    /// by message number: the link that holds the message, and its number in the log
     held: HashMap<u64, (u64, u64)>,
-    /// messages that were ever written down as held
+    /// number of holds that were given to the log
     holds: u64,
-    /// those of them that are on disk as such
+    /// number of holds that are on disk
     on_disk: u64,
-    /// no link is to be given up before
+    /// the earliest expiry of the state of a link
     earliest_ms: Option<u64>,
 }
 
-/// A link that receives.
+/// The state of a resumable receiver.
 #[derive(Debug, Default)]
 struct Receiver {
-    /// as long as it is attached
+    /// set while the link is attached
     consumer: Option<Key>,
     keep_s: u32,
-    /// when its state expires, if it has gone
+    /// when its state expires, while the link is detached
     until_ms: Option<u64>,
     /// by the message's number in the log
     held: BTreeMap<u64, HeldMessage>,
@@ -76,16 +75,16 @@ struct Receiver {
 #[derive(Clone, Copy, Debug)]
 struct HeldMessage {
     seq: u64,
-    /// counts messages dispatched to resumable links; 0: before the last restart
+    /// number of the hold, which is the order of dispatch; 0: recovered after a restart
     order: u64,
-    /// of the delivery, once it was dispatched
+    /// token of the delivery, after its dispatch
     token: Option<u64>,
-    /// the peer knows it from an earlier attachment
+    /// the peer received it in an earlier attachment
     known: bool,
 }
 
 impl Receiver {
-    /// The message it holds that was dispatched first.
+    /// The number of its held message that was dispatched first.
     fn oldest(&self) -> Option<u64> {
         self.held.iter().min_by_key(|(id, held)| (held.order, **id)).map(|(id, _)| *id)
     }
@@ -95,15 +94,15 @@ impl Receiver {
 #[derive(Debug)]
 pub(in crate::core) struct Resumed {
     pub(super) link: u64,
-    /// messages that are to be delivered to it again
+    /// numbers of messages to deliver to it again
     again: VecDeque<u64>,
-    /// nothing else is: its unsettled map is incomplete
-    only_again: bool,
+    /// only these are delivered, because its unsettled map is incomplete
+    only_redeliver: bool,
 }
 
 impl Resuming {
-    /// The logged state, and the keys that are obsolete. Messages that are held are taken out of
-    /// `queue`.
+    /// Restores the logged state. Returns it with the obsolete state keys, and marks held messages
+    /// in `queue` as held.
     pub(in crate::core) fn restored(recovered: &RecoveredQueue, queue: &mut queue::Queue) -> (Self, Vec<Box<[u8]>>) {
         let mut resuming = Self::default();
         let mut stale = Vec::new();
@@ -124,31 +123,31 @@ impl Resuming {
         (resuming, stale)
     }
 
-    /// The node has started: all links count as gone from now on.
+    /// Starts the expiry of the state of all links after a restart.
     pub(in crate::core) fn begin(&mut self, now_ms: u64) {
         for receiver in self.receivers.values_mut() {
             receiver.until_ms = Some(end(now_ms, receiver.keep_s));
         }
         self.senders.begin(now_ms);
-        self.look_again();
+        self.update_next_expiry();
     }
 
-    /// When to check the links for expiry.
+    /// The time of the next check for expired links.
     pub(in crate::core) fn next_timeout(&self) -> Option<u64> {
         self.earliest_ms
     }
 
-    /// A link has gone, and its state expires at that time.
+    /// Notes the expiry time of the state of a link that ended.
     pub(in crate::core) fn note_end(&mut self, until_ms: u64) {
         self.earliest_ms = Some(self.earliest_ms.map_or(until_ms, |earliest_ms| earliest_ms.min(until_ms)));
     }
 
-    fn look_again(&mut self) {
+    fn update_next_expiry(&mut self) {
         let receivers = self.receivers.values().filter_map(|receiver| receiver.until_ms);
         self.earliest_ms = receivers.chain(self.senders.next_timeout()).min();
     }
 
-    /// Links hold messages here.
+    /// Whether links hold messages.
     #[inline]
     pub(in crate::core) fn holds_any(&self) -> bool {
         !self.held.is_empty()
@@ -158,7 +157,7 @@ impl Resuming {
         self.receivers.is_empty() && self.senders.is_empty()
     }
 
-    /// Whether a message with this number of its hold may leave.
+    /// Whether the message of a hold may be dispatched: the hold is on disk.
     pub(in crate::core) fn may_leave(&self, hold: u64) -> bool {
         hold <= self.on_disk
     }
@@ -169,7 +168,7 @@ impl Resuming {
     }
 }
 
-/// A key and its value in the state of a queue: number of a message, link that holds it, seconds.
+/// Decodes the state of a hold: message number, link, seconds to keep; `None`: it is another state.
 fn held_of(key: &[u8], value: &[u8]) -> Option<(u64, u64, u32)> {
     let (&HELD, id) = key.split_first()? else { return None };
     let (link, keep_s) = value.split_first_chunk()?;
@@ -187,8 +186,8 @@ pub(in crate::core) fn too_many_links() -> Error {
 }
 
 impl Queue {
-    /// A message is taken out for a consumer with a resumable link: that is written down, and the
-    /// message leaves when the disk knows. The number of the hold; 0: it may leave.
+    /// Logs that the link of a consumer holds a message. The message is dispatched when that is on
+    /// disk. Returns the number of the hold; 0: the message needs no new hold.
     pub(super) fn record_hold(&mut self, at: Key, link: u64, item: &Item, storage: &mut Storage) -> u64 {
         let (Some(log), resuming) = (self.opened.log, &mut self.resuming) else { return 0 };
         if resuming.held.contains_key(&item.seq.0) {
@@ -207,10 +206,10 @@ impl Queue {
         resuming.holds
     }
 
-    /// A message is no longer held, or its consumer has reported its outcome.
+    /// Releases the hold of a message.
     #[inline]
     pub(super) fn release_hold(&mut self, seq: Seq, storage: &mut Storage) {
-        // As a rule none is, and then not even a hash is worth its time.
+        // Fast path: mostly no message is held, and a hash look-up is avoided.
         if self.resuming.held.is_empty() {
             return;
         }
@@ -226,21 +225,22 @@ impl Queue {
         }
     }
 
-    /// Whether the link of a held message knows it.
+    /// Whether the link of a held message received it in an earlier attachment; `None`: it is not
+    /// held.
     pub(super) fn is_known_to_link(&mut self, seq: Seq) -> Option<bool> {
         self.resuming.entry(seq.0).map(|held| held.known)
     }
 
-    /// A held message was dispatched.
-    pub(super) fn note_token(&mut self, seq: Seq, token: Option<u64>) {
+    /// Sets the token of a held message after its dispatch.
+    pub(super) fn set_token(&mut self, seq: Seq, token: Option<u64>) {
         if let Some(held) = self.resuming.entry(seq.0) {
             held.token = token;
         }
     }
 
-    /// Messages that are on their way to a consumer wait again, but for those that its link knows.
-    /// How many there were.
-    fn recall_fetching(&mut self, to: Key, storage: &mut Storage) -> u32 {
+    /// Stops the fetches for a consumer. Their messages are available again, except for those that
+    /// its link received before. Returns the number of fetches.
+    fn stop_fetching(&mut self, to: Key, storage: &mut Storage) -> u32 {
         let (recalled, kept) = std::mem::take(&mut self.fetching).into_iter().partition(|fetching| fetching.to == to);
         self.fetching = kept;
         let recalled: VecDeque<Fetching> = recalled;
@@ -260,8 +260,9 @@ impl Queue {
 }
 
 impl Router {
-    /// A consumer attaches with a resumable link: the messages that the link held are settled as
-    /// its map states, delivered again, or wait again. Its attach is answered when that is on disk.
+    /// Attaches a consumer with a resumable link. The messages that the link held are settled as
+    /// its map states, delivered again, or made available again. Its attach is answered when that
+    /// is on disk.
     pub(in crate::core) fn resume_consumer(&mut self, key: Key, resume: &Resume, links: &mut impl Links) {
         let (at, attachment, id) =
             (self.consumers[key].address, self.consumers[key].attachment, self.consumers[key].in_queue);
@@ -280,8 +281,8 @@ impl Router {
         for (number, held) in &mut receiver.held {
             match reported.get(&number.to_be_bytes()[..]) {
                 Some(Some(DeliveryState::Outcome(outcome))) => outcomes.push((held.seq, outcome.clone())),
-                // Its received parts are dropped: the rest would have to consist of the same bytes,
-                // and a header may change.
+                // The received part is discarded. A resumed delivery would need the same bytes, and
+                // a header may have changed.
                 Some(Some(DeliveryState::Received(received))) if *received != Received::default() => {
                     outcomes.push((held.seq, Outcome::Released));
                 }
@@ -290,16 +291,16 @@ impl Router {
                     again.push_back(held.seq);
                 }
                 None if resume.incomplete => {}
-                // It never came.
+                // The peer never received it.
                 None if resume.unsettled.is_some() => outcomes.push((held.seq, Outcome::Released)),
-                // The peer has lost its state.
+                // The peer has no state, so it may have failed with this message.
                 None => outcomes.push((held.seq, Ending::Lost.verdict(KIND, oldest == Some(*number)).outcome())),
             }
         }
         for seq in again.iter().chain(outcomes.iter().map(|(seq, _)| seq)) {
             queue.opened.messages.reassign(Seq(*seq), id);
         }
-        let resumed = Resumed { link: resume.link, again, only_again: resume.incomplete };
+        let resumed = Resumed { link: resume.link, again, only_redeliver: resume.incomplete };
         self.consumers[key].resumed = Some(Box::new(resumed));
         for (seq, outcome) in outcomes {
             self.settle_in_queue(at, Seq(seq), &outcome, links);
@@ -307,12 +308,12 @@ impl Router {
         self.raise_fence(at, Notice::Attached(attachment));
     }
 
-    /// Whether an address keeps something of links: its messages are on disk.
+    /// Whether an address keeps the state of links: its messages are on disk.
     pub(in crate::core) fn resumes_links(&self, at: Key) -> bool {
         self.addresses.find_queue(at).is_some_and(|queue| queue.opened.log.is_some())
     }
 
-    /// A link that attaches here may be attached elsewhere, where its end was not noticed.
+    /// Detaches the same link from another connection whose end was not noticed (link theft).
     pub(in crate::core) fn steal_receiver(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
         let Some(resume) = resume else { return };
         let receiver =
@@ -330,7 +331,7 @@ impl Router {
         );
     }
 
-    /// Settlements are on disk: the attach of a resumable link is answered.
+    /// Answers the attach of a resumable link after its settlements are on disk.
     pub(in crate::core) fn answer_resumed(&mut self, attachment: AttachmentId, links: &mut impl Links) {
         match self.attachments.get(attachment) {
             Occupant::Producer(key) => self.answer_sender(key, links),
@@ -344,11 +345,11 @@ impl Router {
                 links.unsettled(attachment, numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect());
                 links.attached(attachment, Ok(Fields::new()));
             }
-            Occupant::Vacant | Occupant::Left(_) => {}
+            Occupant::Vacant | Occupant::Detached(_) => {}
         }
     }
 
-    /// The holders of these messages are on disk.
+    /// Allows the dispatch of messages whose holds are on disk.
     pub(in crate::core) fn release_held(&mut self, at: Key, up_to: u64, links: &mut impl Links) {
         let queue = self.addresses.find_queue_mut(at);
         let Some(queue) = queue else { return };
@@ -356,8 +357,8 @@ impl Router {
         self.process(at, links);
     }
 
-    /// A message that found no room at its link: one that the link knows is kept for it. `false`:
-    /// it is not.
+    /// Keeps a refused message for its link if the link received it in an earlier attachment.
+    /// `false`: it did not.
     pub(in crate::core) fn resume_later(&mut self, at: Key, to: Option<Key>, seq: Seq) -> bool {
         let Some(resumed) = to.and_then(|to| self.consumers.get_mut(to)).and_then(|to| to.resumed.as_mut()) else {
             return false;
@@ -372,22 +373,23 @@ impl Router {
         true
     }
 
-    /// Dispatches messages to a consumer with room that its link has to receive again. Whether it
-    /// may have other messages.
+    /// Delivers messages to a consumer again that its link has not settled. Returns whether it may
+    /// receive other messages.
     pub(in crate::core) fn redeliver_unsettled(&mut self, at: Key, to: Key, links: &mut impl Links) -> bool {
         loop {
             let Some(consumer) = self.consumers.get_mut(to) else { return false };
             let has_room = consumer.has_room() && consumer.credit > consumer.fetching;
             let Some(resumed) = consumer.resumed.as_mut() else { return true };
             let next = if has_room { resumed.again.pop_front() } else { None };
-            let Some(next) = next else { return resumed.again.is_empty() && !resumed.only_again };
+            let Some(next) = next else { return resumed.again.is_empty() && !resumed.only_redeliver };
             if let Some(item) = self.addresses.queue(at).opened.messages.get(Seq(next)) {
                 self.fetch_or_dispatch(at, to, item, links);
             }
         }
     }
 
-    /// A consumer has reported an outcome and waits for its confirmation: sent once it is on disk.
+    /// Applies an outcome whose settlement the consumer expects to be confirmed. The confirmation
+    /// is sent when the outcome is on disk.
     pub fn outcome_unsettled(
         &mut self,
         attachment: AttachmentId,
@@ -400,16 +402,16 @@ impl Router {
         self.raise_fence(at, Notice::Settled { attachment, token });
     }
 
-    /// The link of a consumer has gone and may be resumed: its messages stay held. Messages of a
-    /// transaction are excluded.
+    /// Suspends a resumable link that ended: its messages remain held. Messages of a transaction
+    /// are excluded.
     pub(in crate::core) fn suspend(&mut self, key: Key, ending: Ending, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
         let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
-        // A deleted queue has gone with what it kept of its links.
+        // A deleted queue has dropped the state of its links.
         let Some(queue) = self.addresses.find_queue_mut(at) else { return };
         let now_ms = self.now_ms;
-        consumer.fetching -= queue.recall_fetching(key, &mut self.storage);
+        consumer.fetching -= queue.stop_fetching(key, &mut self.storage);
         let Some(receiver) = queue.resuming.receivers.get_mut(&link) else { return };
         let until_ms = end(now_ms, receiver.keep_s);
         (receiver.consumer, receiver.until_ms) = (None, Some(until_ms));
@@ -434,20 +436,20 @@ impl Router {
         }
     }
 
-    /// The client has closed the link of a consumer: its held messages are returned.
+    /// Drops the state of a link that its client closed: its held messages are returned.
     pub(in crate::core) fn release_resumable(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
         let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
         let queue = self.addresses.queue_mut(at);
-        consumer.fetching -= queue.recall_fetching(key, &mut self.storage);
+        consumer.fetching -= queue.stop_fetching(key, &mut self.storage);
         if let Some(receiver) = queue.resuming.receivers.get_mut(&link) {
             receiver.consumer = None;
             self.return_held(at, link, Ending::ByClient, links);
         }
     }
 
-    /// The state of a link is dropped.
+    /// Drops the state of a link and returns its held messages.
     fn return_held(&mut self, at: Key, link: u64, ending: Ending, links: &mut impl Links) {
         let queue = self.addresses.queue_mut(at);
         let Some(receiver) = queue.resuming.receivers.remove(&link) else { return };
@@ -497,6 +499,6 @@ impl Router {
         for link in gone {
             self.return_held(at, link, Ending::NotResumed, links);
         }
-        self.addresses.queue_mut(at).resuming.look_again();
+        self.addresses.queue_mut(at).resuming.update_next_expiry();
     }
 }

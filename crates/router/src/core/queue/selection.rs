@@ -23,12 +23,12 @@ const AHEAD_SHARE: usize = 256;
 pub(in crate::core) struct MessageSelection {
     selector: Option<Arc<Selector>>,
     pub(in crate::core) browses: bool,
-    /// it cannot continue before that body has come
-    awaits: Option<RecordLocation>,
-    /// bodies that were read for it to look at
+    /// the body that it waits for
+    awaited_body: Option<RecordLocation>,
+    /// bodies that were fetched for its selector
     ahead: Vec<RecordLocation>,
-    /// the turn in which it has used up its share
-    rested_in: u64,
+    /// the turn in which it used up its share
+    deferred_in: u64,
 }
 
 impl MessageSelection {
@@ -36,12 +36,12 @@ impl MessageSelection {
         Self { selector: consuming.selector, browses: consuming.browses, ..Self::default() }
     }
 
-    /// Whether the consumer has to wait before it can look on: for a body, or for the turn after
-    /// this one.
+    /// Whether the consumer must wait before its selector can continue: for a body, or for the next
+    /// turn.
     #[inline]
     pub(in crate::core) fn must_wait(&self, turn: u64, bodies: &Bodies) -> bool {
         let waits = |place| bodies.is_pending(place) && !bodies.is_overdue(place);
-        self.rested_in == turn || self.awaits.is_some_and(waits)
+        self.deferred_in == turn || self.awaited_body.is_some_and(waits)
     }
 }
 
@@ -65,8 +65,7 @@ impl Router {
         let (bodies, changed, scratch) = (&self.storage.bodies, &queue.changed, &mut self.scratch.bytes);
         messages.next(now_ms, id, |item| {
             let Some(body) = bodies.get(item.place, on_disk) else {
-                // A consumer gets a message that the disk has lost, so that it is counted and
-                // removed.
+                // A damaged message is assigned, so that the dispatch counts and removes it.
                 return match on_disk && bodies.is_damaged(item.place) {
                     true if selection.browses => Verdict::No,
                     true => Verdict::Yes,
@@ -87,21 +86,22 @@ impl Router {
         })
     }
 
-    /// The consumer has used up its share: it continues in the next turn.
-    pub(in crate::core) fn rest_until_next_turn(&mut self, at: Key, to: Key) {
+    /// Postpones a consumer that used up its share to the next turn.
+    pub(in crate::core) fn defer_to_next_turn(&mut self, at: Key, to: Key) {
         let turns = self.turns;
         if let Some(consumer) = self.consumers.get_mut(to) {
-            consumer.selection.rested_in = turns;
+            consumer.selection.deferred_in = turns;
         }
         self.schedule.continue_later(at);
     }
 
-    /// The consumer continues when that body has arrived; the next ones are read with it.
+    /// Fetches the body that a selector has to examine, and those behind it. The consumer continues
+    /// when the body has arrived.
     pub(in crate::core) fn read_ahead_for_selection(&mut self, at: Key, to: Key, item: &Item) {
         self.end_selection(to);
         let queue = self.addresses.queue(at);
         let Some(selection) = self.consumers.get_mut(to).map(|consumer| &mut consumer.selection) else { return };
-        selection.awaits = Some(item.place);
+        selection.awaited_body = Some(item.place);
         selection.ahead.push(item.place);
         self.storage.bodies.fetch(item.place);
         let mut bytes = u64::from(item.size_bytes);
@@ -119,30 +119,31 @@ impl Router {
         self.await_bodies(at);
     }
 
-    /// No consumer can continue now: those that wait for a body are tried again when it has
-    /// arrived.
+    /// No consumer can continue now: the queue is processed again when a body arrives for which one
+    /// waits.
     pub(in crate::core) fn await_selection(&mut self, at: Key) {
         let queue = self.addresses.queue(at);
         let waits = |id: &ConsumerId| {
             let to = queue.opened.messages.key_of(*id).map(Key::unpack);
-            let awaits = to.and_then(|to| self.consumers.get(to)).and_then(|consumer| consumer.selection.awaits);
-            awaits.is_some_and(|place| self.storage.bodies.is_pending(place))
+            let awaited_body =
+                to.and_then(|to| self.consumers.get(to)).and_then(|consumer| consumer.selection.awaited_body);
+            awaited_body.is_some_and(|place| self.storage.bodies.is_pending(place))
         };
         if queue.opened.messages.candidates().own.iter().any(waits) {
             self.await_bodies(at);
         }
     }
 
-    /// Bodies read for a consumer's selector are not needed for it any more.
+    /// Releases the bodies that were fetched for a consumer's selector.
     pub(in crate::core) fn end_selection(&mut self, to: Key) {
         let Some(selection) = self.consumers.get_mut(to).map(|consumer| &mut consumer.selection) else { return };
-        selection.awaits = None;
+        selection.awaited_body = None;
         for place in selection.ahead.drain(..) {
             self.storage.bodies.release_body(place);
         }
     }
 
-    /// A message for a browser never left the node: the browser returns to it.
+    /// Moves the cursor of a browser back to a message that was not sent.
     pub(in crate::core) fn offer_again_to_browser(&mut self, at: Key, to: Option<Key>, seq: Seq) {
         let id = to.and_then(|to| self.consumers.get(to)).and_then(|consumer| consumer.in_queue);
         if let Some(id) = id {

@@ -1,4 +1,4 @@
-//! Settlement: outcomes of consumers, and messages that go to another address.
+//! Settlement: outcomes of consumers, and messages that move to a dead-letter or expiry address.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use super::super::{Links, Router};
 use super::Queue;
 use super::changed::merge;
 
-/// Annotations of a message that went to a dead letter or expiry address.
+/// Annotations of a message that moved to a dead-letter or expiry address.
 const CAUSE: &str = "x-opt-dead-letter-cause";
 const DESCRIPTION: &str = "x-opt-dead-letter-description";
 pub(in crate::core) const ORIGIN: &str = "x-opt-dead-letter-origin";
 const TIME: &str = "x-opt-dead-letter-time";
 const COUNT: &str = "x-opt-dead-letter-count";
-/// Bytes of a consumer's reason that go with a message; the rest is cut off.
+/// Bound of the rejection reason that is kept in an annotation, in bytes; the rest is cut off.
 const DESCRIPTION_BYTES: usize = 1024;
-/// All of them.
+/// All dead-letter annotations.
 pub(in crate::core) const DEAD_LETTER: [&str; 5] = [CAUSE, DESCRIPTION, ORIGIN, TIME, COUNT];
 
 /// Messages on their way to another address.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Diversions {
-    /// those whose bodies are being read
-    reading: Vec<Diverting>,
-    /// those whose bodies are yet to be requested
-    waiting: VecDeque<Diverting>,
-    /// those that wait for the end of a compaction
-    postponed: Vec<Diverting>,
+    /// messages whose bodies are being fetched
+    reading: Vec<Diversion>,
+    /// messages whose bodies are not requested yet
+    waiting: VecDeque<Diversion>,
+    /// messages that wait for the end of a compaction
+    postponed: Vec<Diversion>,
 }
 
 /// A message for another address whose body is on disk.
 #[derive(Clone, Copy, Debug)]
-struct Diverting {
+struct Diversion {
     at: Key,
     item: Item,
     to: Target,
@@ -46,14 +46,15 @@ struct Diverting {
 }
 
 impl Queue {
-    /// A consumer has reported the outcome of a message.
+    /// Applies the outcome of a message that a consumer has reported.
     fn settle(&mut self, seq: Seq, outcome: &Outcome, storage: &mut Storage) {
         self.release_hold(seq, storage);
         let reported = match outcome {
             Outcome::Accepted => queue::ConsumerOutcome::Accepted,
             Outcome::Released => queue::ConsumerOutcome::Released,
             Outcome::Rejected(error) => {
-                // Without a dead-letter address no consumer could read it.
+                // Without a dead-letter address the message is removed, and no consumer could read
+                // the reason.
                 if let Some(error) = error.as_ref().filter(|_| self.opened.dead_letter.is_some()) {
                     let text = error.description.as_deref().unwrap_or(error.condition.as_str());
                     let changed = self.changed.entry(seq.0).or_default();
@@ -72,16 +73,16 @@ impl Queue {
         let Storage { now_ms, effects, journal, .. } = storage;
         let queue = &mut self.opened.messages;
         queue.settle(*now_ms, seq, reported, &mut |effect| effects.push(effect));
-        // A diverted message is rewritten elsewhere, and is barred from no consumer there.
+        // A diverted message is written again elsewhere, where it is barred from no consumer.
         if matches!(reported, queue::ConsumerOutcome::Modified { undeliverable_here: true, .. })
             && let Some(log) = self.opened.log
             && let Some(item) = queue.get(seq).filter(|item| item.state != State::Leaving)
         {
-            journal.keep_barred(log, item.id.0, queue.barred_from(seq));
+            journal.keep_barred(log, item.id.0, queue.undeliverable_to(seq));
         }
     }
 
-    /// A consumer has accepted a message, which the log has removed in the group of a transaction.
+    /// Applies the outcome accepted to a message that the log has removed with a transaction.
     pub(in crate::core) fn settle_logged(&mut self, seq: Seq, storage: &mut Storage) {
         self.release_hold(seq, storage);
         let mut removed = None;
@@ -97,10 +98,10 @@ impl Queue {
         }
     }
 
-    /// A message was removed: its body is freed, and the log forgets it.
+    /// Frees the body of a removed message, and removes the message from the log.
     pub(in crate::core) fn forget(&mut self, item: &Item, storage: &mut Storage) {
         self.release_hold(item.seq, storage);
-        // As a rule none is, and then not even a hash is worth its time.
+        // Fast path: mostly no message is changed, and a hash look-up is avoided.
         let changed = if self.changed.is_empty() { None } else { self.changed.remove(&item.seq.0) };
         match self.opened.log {
             Some(log) => {
@@ -114,22 +115,23 @@ impl Queue {
         }
     }
 
-    /// The log has a message elsewhere, and has removed it here in the same group.
+    /// Removes a message that the log has stored in another queue and removed from this one in the
+    /// same group.
     pub(in crate::core) fn left(&mut self, seq: Seq, storage: &mut Storage) {
         let changed = self.changed.remove(&seq.0);
         match (self.opened.messages.left(seq), self.opened.log) {
             (Some(item), None) => storage.bodies.free(item.place),
             (Some(item), Some(log)) => {
                 storage.bodies.forget(item.place);
-                // Behind all that was to be kept of it.
+                // After all state records of the message.
                 storage.journal.forget_state(log, &item, changed.is_some_and(|changed| changed.on_disk));
             }
-            // It was removed in the meantime, with its body.
+            // It was removed in the meantime, and its body freed.
             (None, _) => {}
         }
     }
 
-    /// A message for another address goes without having been stored there, or is in memory there.
+    /// Removes a message for another address that is stored there in memory, or not at all.
     pub(super) fn drop_diverted(&mut self, item: &Item, storage: &mut Storage) {
         self.opened.messages.left(item.seq);
         self.forget(item, storage);
@@ -137,10 +139,10 @@ impl Queue {
 }
 
 impl Router {
-    /// A consumer has reported the outcome of a queue's message.
+    /// Applies the outcome of a queue's message that a consumer has reported.
     #[inline]
     pub(in crate::core) fn settle_in_queue(&mut self, at: Key, seq: Seq, outcome: &Outcome, links: &mut impl Links) {
-        // Without a queue, the address is being deleted, and this message with it.
+        // Without a queue the address is being deleted, together with this message.
         let Some(queue) = self.addresses.find_queue_mut(at) else { return };
         if matches!(outcome, Outcome::Accepted) && queue.accept_plain(seq, &mut self.storage) {
             return self.mark_dirty(at);
@@ -154,11 +156,10 @@ impl Router {
         self.addresses.queue_mut(at).drop_diverted(&item, &mut self.storage);
     }
 
-    /// A message goes to another address of this shard, which stores it before it is forgotten
-    /// here.
+    /// Moves a message to another address of this shard, which stores it before it is removed here.
     pub(in crate::core) fn divert(&mut self, at: Key, item: Item, to: Target, cause: Cause, links: &mut impl Links) {
         let queue = self.addresses.queue(at);
-        // While it was being read the log may have moved it.
+        // Compaction may have moved it while its body was fetched.
         let item = queue.opened.messages.get(item.seq).unwrap_or(item);
         let on_disk = queue.opened.log.is_some();
         let name = match to {
@@ -170,27 +171,29 @@ impl Router {
         let Some(target) = target.filter(|target| self.addresses.find_queue(*target).is_some()) else {
             return self.drop_diverted(at, item);
         };
-        // The record that stores it there removes it here, and has to name the place where it lies.
+        // The record that stores it in the target also removes it here, so it must name the current
+        // location.
         if on_disk && self.storage.journal.is_compacting() {
-            return self.diversions.postponed.push(Diverting { at, item, to, cause });
+            return self.diversions.postponed.push(Diversion { at, item, to, cause });
         }
         if !self.storage.bodies.is_known(item.place, on_disk) {
-            self.diversions.waiting.push_back(Diverting { at, item, to, cause });
+            self.diversions.waiting.push_back(Diversion { at, item, to, cause });
             return self.fetch_diverting();
         }
         self.store_diverted(at, item, target, cause, links);
     }
 
-    /// Compaction has ended: postponed messages continue.
-    pub(in crate::core) fn divert_postponed(&mut self, links: &mut impl Links) {
-        for Diverting { at, item, to, cause } in std::mem::take(&mut self.diversions.postponed) {
+    /// Continues diversions that were postponed until the end of a compaction.
+    pub(in crate::core) fn resume_diversions(&mut self, links: &mut impl Links) {
+        for Diversion { at, item, to, cause } in std::mem::take(&mut self.diversions.postponed) {
             if self.addresses.get(at).is_some() {
                 self.divert(at, item, to, cause, links);
             }
         }
     }
 
-    /// Requests bodies of messages for other addresses: as many as may be, and one in any case.
+    /// Requests bodies of messages for other addresses, within the bound of the shard, but at least
+    /// one.
     fn fetch_diverting(&mut self) {
         while self.diversions.reading.is_empty() || !self.storage.bodies.is_full() {
             // All are being read.
@@ -200,16 +203,16 @@ impl Router {
         }
     }
 
-    /// Messages of an address that are to leave for another and have not been written there.
-    pub(in crate::core) fn waiting_to_leave(&self, at: Key) -> HashSet<Seq> {
+    /// Leaving messages of an address that are not written to their targets yet.
+    pub(in crate::core) fn unwritten_diversions(&self, at: Key) -> HashSet<Seq> {
         let waiting = self.diversions.waiting.iter().chain(&self.diversions.reading).chain(&self.diversions.postponed);
         waiting.filter(|diverting| diverting.at == at).map(|diverting| diverting.item.seq).collect()
     }
 
-    /// Those whose bodies have arrived in the meantime.
+    /// Continues the diversion of messages whose bodies have arrived.
     pub(in crate::core) fn divert_fetched(&mut self, links: &mut impl Links) {
         for diverting in std::mem::take(&mut self.diversions.reading) {
-            let Diverting { at, item, to, cause } = diverting;
+            let Diversion { at, item, to, cause } = diverting;
             if self.storage.bodies.is_pending(item.place) {
                 self.diversions.reading.push(diverting);
                 continue;
@@ -227,13 +230,13 @@ impl Router {
         let queue = self.addresses.queue(at);
         let changed = queue.changed.get(&item.seq.0);
         let mut annotations = changed.map_or_else(Fields::new, |changed| changed.annotations.clone());
-        let notified = [
+        let added = [
             annotation(CAUSE, cause.name()),
             annotation(ORIGIN, &queue.opened.name),
             (Symbol::constant(TIME), Value::Timestamp(now_ms.cast_signed())),
             (Symbol::constant(COUNT), Value::Uint(u32::from(item.failures))),
         ];
-        merge(&mut annotations, &notified);
+        merge(&mut annotations, &added);
         let Some(body) = self.storage.bodies.get(item.place, queue.opened.log.is_some()) else {
             let name = Arc::clone(&queue.opened.name);
             self.count_damaged(at, &name, item.id.0);
@@ -252,13 +255,13 @@ impl Router {
         // It was readable when it came in: the disk has changed it.
         let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
-        // It lived as long as it was to live where it came from.
+        // Its lifetime and schedule applied to its origin only.
         (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
-        let there = self.addresses.queue_mut(target);
-        // A dead letter that is full drops its oldest, if it is to, and has one more otherwise:
-        // none is lost in silence.
-        let admitted = there.opened.messages.admit(now_ms, &head);
-        match there.opened.log {
+        let destination = self.addresses.queue_mut(target);
+        // A full dead-letter queue drops its oldest message if so configured, and otherwise exceeds
+        // its bound: no message is lost silently.
+        let admitted = destination.opened.messages.admit(now_ms, &head);
+        match destination.opened.log {
             Some(log) => {
                 let completion = Completion { from: Some((at, item.seq)), ..Completion::NONE };
                 self.storage.journal.store_one(
@@ -272,7 +275,7 @@ impl Router {
             None => {
                 let place = self.storage.bodies.put(&changed, 1);
                 let mut effects = Vec::new();
-                there.opened.messages.committed(admitted.seq, place, &mut |effect| effects.push(effect));
+                destination.opened.messages.committed(admitted.seq, place, &mut |effect| effects.push(effect));
                 self.drop_diverted(at, item);
                 let before = std::mem::replace(&mut self.storage.effects, effects);
                 self.process(target, links);
@@ -282,7 +285,7 @@ impl Router {
     }
 }
 
-/// As much of a text as goes with a message, in whole characters.
+/// The text up to [`DESCRIPTION_BYTES`], cut at a character boundary.
 fn beginning(text: &str) -> &str {
     let most = text.len().min(DESCRIPTION_BYTES);
     let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));

@@ -1,19 +1,19 @@
-//! State in the log in addition to the messages of a queue: keys and values. Its other keys are the
-//! queue's own.
+//! Keys and values of state in the log, in addition to the messages of a queue. All other keys
+//! belong to the queue itself.
 
 use enmasse_amqp::types::Fields;
 use enmasse_journal::log::RecoveredQueue;
 
 use super::changed;
 
-/// First byte of the key of a message's failed deliveries in the state of its queue: how many
-/// (u16), and if it waits for the next, until when (u64, milliseconds since 1970), little-endian.
+/// First byte of the state key of a message's failed deliveries. The value: their count (u16), and
+/// the time of the next attempt if it is delayed (u64, milliseconds since 1970), little-endian.
 pub(in crate::core) const FAILURES: u8 = 0x80;
-/// The same of its changed annotations.
+/// The same for its modified annotations.
 pub(in crate::core) const ANNOTATIONS: u8 = 0x81;
-/// The same for the link that holds it, with the seconds for which it does after it has gone.
+/// The same for the link that holds it, with the seconds for which the hold outlives the link.
 pub(in crate::core) const HELD: u8 = 0x84;
-/// The same of the digests of links that it is kept from.
+/// The same for the digests of the links that it is barred from.
 pub(in crate::core) const BARRED: u8 = 0x85;
 /// The key of the description of an undeclared subscription.
 pub(in crate::core) const SUBSCRIPTION: &[u8] = &[0x82];
@@ -31,7 +31,7 @@ pub(in crate::core) fn state_key(kind: u8, id: u64) -> [u8; 9] {
     key
 }
 
-/// The message that a key in the state of a queue is about, if it is about one.
+/// The message to which a state key belongs, if any.
 pub(in crate::core) fn message_of(key: &[u8]) -> Option<u64> {
     let (&(FAILURES | ANNOTATIONS | BARRED), id) = key.split_first()? else { return None };
     Some(u64::from_le_bytes(id.try_into().ok()?))
@@ -41,12 +41,11 @@ pub(in crate::core) fn message_of(key: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Failures {
     pub(in crate::core) count: u16,
-    /// it is not delivered before, milliseconds since 1970
+    /// earliest time of the next delivery, milliseconds since 1970
     pub(in crate::core) due: Option<u64>,
 }
 
-/// A key and its value in the state of a queue: the failed deliveries of a message, if that is its
-/// kind.
+/// Decodes the failed deliveries of a message; `None`: it is another state.
 pub(in crate::core) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, Failures)> {
     let (&FAILURES, id) = key.split_first()? else { return None };
     let (count, due) = value.split_first_chunk()?;
@@ -54,7 +53,7 @@ pub(in crate::core) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, Fai
     Some((u64::from_le_bytes(id.try_into().ok()?), Failures { count: u16::from_le_bytes(*count), due }))
 }
 
-/// As above, for the links that it is kept from.
+/// As above, for the links that it is barred from.
 pub(in crate::core) fn barred_of<'a>(
     key: &[u8],
     value: &'a [u8],
@@ -64,7 +63,7 @@ pub(in crate::core) fn barred_of<'a>(
     Some((u64::from_le_bytes(id.try_into().ok()?), names.iter().map(|name| u64::from_le_bytes(*name))))
 }
 
-/// As above, for its changed annotations.
+/// As above, for its modified annotations.
 pub(in crate::core) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> {
     let (&ANNOTATIONS, id) = key.split_first()? else { return None };
     Some((u64::from_le_bytes(id.try_into().ok()?), changed::decode(value)?))

@@ -1,6 +1,6 @@
-//! Deliveries of senders that are unsettled at their end (2.6.12, 2.6.13): their tags are on disk
-//! with their messages, until the sender has settled them. So a sender that returns learns which of
-//! its deliveries were stored.
+//! Resumable senders (2.6.12, 2.6.13): the tags of deliveries that the sender has not settled are
+//! on disk with their messages. A sender that attaches again so learns which of its deliveries were
+//! stored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,30 +15,30 @@ use super::super::{AttachmentId, Links, Router};
 use super::Queue;
 use super::resuming::{LINKS_MAX, Resume, Unsettled, end, too_many_links};
 
-/// Unsettled deliveries of one link that may be left from earlier attachments.
-const LEFT_MAX: usize = 20_000;
+/// Bound of stored deliveries of one link that are unsettled when it attaches again.
+const STORED_UNSETTLED_MAX: usize = 20_000;
 
 /// Key of a tag in the state of its queue: the same as that of its marker.
 type TagKey = [u8; enmasse_journal::queue::MARKER_KEY_BYTES];
 
-/// The senders that an address keeps something of.
+/// The resumable senders of an address.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Senders {
     links: HashMap<u64, Sender>,
-    /// by the number of a message that is not committed: its link and tag
+    /// link and tag of uncommitted messages, by message number
     pending: HashMap<u64, (u64, u128)>,
 }
 
 #[derive(Debug, Default)]
 struct Sender {
-    /// as long as it is attached
+    /// set while the link is attached
     producer: Option<Key>,
     keep_s: u32,
-    /// when its state expires, if it has gone
+    /// when its state expires, while the link is detached
     until_ms: Option<u64>,
-    /// digests of the tags of its unsettled deliveries; whether they are stored
+    /// digests of the tags of its unsettled deliveries, and whether they are stored
     tags: HashMap<u128, bool>,
-    /// what the answer to its attach has to contain
+    /// the unsettled map of its attach, until that is answered
     requested: Unsettled,
 }
 
@@ -65,7 +65,7 @@ impl Senders {
         self.links.is_empty() && self.pending.is_empty()
     }
 
-    /// Forgets expired links: returns the keys of their state on disk.
+    /// Removes expired links; returns the keys of their state on disk.
     pub(in crate::core) fn give_up(&mut self, now_ms: u64) -> Vec<TagKey> {
         let is_over = |sender: &Sender| sender.until_ms.is_some_and(|until_ms| until_ms <= now_ms);
         let over: Vec<u64> = self.links.iter().filter(|(_, sender)| is_over(sender)).map(|(link, _)| *link).collect();
@@ -77,14 +77,15 @@ impl Senders {
         sender.tags.into_keys().map(key_of).collect()
     }
 
-    /// A message is committed, or will not be: then the key of its tag goes.
-    fn resolve(&mut self, seq: Seq, queue: bool) -> Option<TagKey> {
+    /// Resolves the tag of a message that is stored or refused. Returns the key to delete if it is
+    /// refused.
+    fn resolve(&mut self, seq: Seq, is_stored: bool) -> Option<TagKey> {
         if self.pending.is_empty() {
             return None;
         }
         let (link, tag) = self.pending.remove(&seq.0)?;
         let tags = &mut self.links.get_mut(&link)?.tags;
-        if !queue {
+        if !is_stored {
             return tags.remove(&tag).map(|_| key_of(tag));
         }
         if let Some(known) = tags.get_mut(&tag) {
@@ -99,7 +100,7 @@ fn key_of(tag: u128) -> TagKey {
 }
 
 impl Queue {
-    /// A message is on disk, or will not be: the tag of its delivery is kept, or not.
+    /// Keeps the tag of a stored message, and deletes that of a refused one.
     pub(in crate::core) fn resolve_tag(&mut self, seq: Seq, is_stored: bool, storage: &mut Storage) {
         let key = self.resuming.senders.resolve(seq, is_stored);
         if let (Some(key), Some(log)) = (key, self.opened.log) {
@@ -109,20 +110,20 @@ impl Queue {
 }
 
 impl Router {
-    /// A producer attaches with a resumable link. Its attach is answered when all it sent before is
-    /// stored, or refused, and its settled deliveries are forgotten.
+    /// Attaches a producer with a resumable link. Its attach is answered when all its earlier
+    /// messages are stored or refused, and the tags of its settled deliveries are deleted.
     pub(in crate::core) fn resume_producer(&mut self, key: Key, resume: Resume, links: &mut impl Links) {
         let (at, attachment, link) = (self.producers[key].address, self.producers[key].attachment, resume.link);
         let digests = self.storage.digests;
         let queue = self.addresses.queue_mut(at);
         let senders = &mut queue.resuming.senders.links;
-        let notified: HashSet<u128> = resume.states().keys().map(|tag| digest(&digests, link, tag)).collect();
+        let reported: HashSet<u128> = resume.states().keys().map(|tag| digest(&digests, link, tag)).collect();
         let left =
-            senders.get(&link).map_or(0, |sender| sender.tags.keys().filter(|tag| notified.contains(tag)).count());
+            senders.get(&link).map_or(0, |sender| sender.tags.keys().filter(|tag| reported.contains(tag)).count());
         let error = if senders.len() >= LINKS_MAX && !senders.contains_key(&link) {
             Some(too_many_links())
-        } else if left > LEFT_MAX {
-            let what = format!("attach.unsettled: {left} deliveries that are stored are not settled: settle them");
+        } else if left > STORED_UNSETTLED_MAX {
+            let what = format!("attach.unsettled: {left} stored deliveries are unsettled: settle them");
             Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
         } else {
             None
@@ -135,7 +136,7 @@ impl Router {
         (sender.producer, sender.keep_s, sender.until_ms) = (Some(key), resume.keep_s, None);
         let mut settled = Vec::new();
         sender.tags.retain(|tag, _| {
-            let stays = resume.incomplete || notified.contains(tag);
+            let stays = resume.incomplete || reported.contains(tag);
             if !stays {
                 settled.push(key_of(*tag));
             }
@@ -150,7 +151,7 @@ impl Router {
         self.raise_fence(at, Notice::Attached(attachment));
     }
 
-    /// The deliveries in a sender's map are known.
+    /// Answers the attach of a resumable sender with those deliveries of its map that are stored.
     pub(in crate::core) fn answer_sender(&mut self, key: Key, links: &mut impl Links) {
         let producer = &self.producers[key];
         let (at, attachment, link) = (producer.address, producer.attachment, producer.resumed);
@@ -167,7 +168,7 @@ impl Router {
         links.open(attachment, open);
     }
 
-    /// The tag of a delivery that a producer begins next, if its link can be resumed.
+    /// Names the next delivery of a producer by its tag, if its link is resumable.
     pub fn name_delivery(&mut self, attachment: AttachmentId, delivery_id: u32, tag: &[u8]) {
         // Its address was deleted, and the delivery will be released.
         let Some(key) = self.attachments.producer(attachment) else { return };
@@ -175,7 +176,8 @@ impl Router {
         producer.tag = producer.resumed.map(|link| (delivery_id, digest(&self.storage.digests, link, tag)));
     }
 
-    /// A message of a producer is to be stored, and with it the tag of its delivery.
+    /// Records the tag of a delivery that is about to be stored. Returns the marker to store with
+    /// it.
     pub(in crate::core) fn note_tag(
         &mut self,
         from: Key,
@@ -184,7 +186,7 @@ impl Router {
     ) -> Option<Box<Marker>> {
         let producer = &mut self.producers[from];
         let ((named, tag), link) = (producer.tag.take()?, producer.resumed?);
-        // The one that was named last may have been refused.
+        // The tag may belong to an earlier delivery that was refused.
         let is_named = matches!(settlement, SettlementTarget::Producer { delivery_id, .. } if delivery_id == named);
         if !is_named {
             return None;
@@ -198,7 +200,7 @@ impl Router {
         Some(Box::new(Marker::Tag { tag, link, keep_s: sender.keep_s }))
     }
 
-    /// A sender has settled a delivery.
+    /// Deletes the tag of a delivery that its sender has settled.
     pub fn forget_tag(&mut self, attachment: AttachmentId, tag: &[u8]) {
         let Some(producer) = self.attachments.producer(attachment).and_then(|key| self.producers.get(key)) else {
             return;
@@ -223,13 +225,13 @@ impl Router {
         }
     }
 
-    /// The link of a producer has gone; `closed`: permanently.
-    pub(in crate::core) fn leave_sender(&mut self, key: Key, closed: bool) {
+    /// The link of a producer ended. `closed`: the client closed it, and its state is dropped.
+    pub(in crate::core) fn suspend_sender(&mut self, key: Key, closed: bool) {
         let producer = &mut self.producers[key];
         let (at, now_ms) = (producer.address, self.now_ms);
         // Nothing is kept of a link that cannot be resumed.
         let Some(link) = producer.resumed.take() else { return };
-        // A deleted queue has gone with what it kept of its links.
+        // A deleted queue has dropped the state of its links.
         let Some(queue) = self.addresses.find_queue_mut(at) else { return };
         // The state of the link has expired.
         let Some(sender) = queue.resuming.senders.links.get_mut(&link) else { return };

@@ -1,10 +1,10 @@
 //! Temporary queues and topics: queues in memory that belong to a connection and end with it
 //! (`docs/contracts.md` 6).
 //!
-//! A temporary queue holds [`TEMPORARY_MESSAGES`] or [`TEMPORARY_BYTES`]. Producers do not wait for
-//! a reader that may be dead: a full queue gives named producers no credit and refuses further
-//! messages. So it is when all queues of its connection, or of its address space, hold more than
-//! their [`Budget`].
+//! A temporary queue holds [`TEMPORARY_MESSAGES`] or [`TEMPORARY_BYTES`]. Its reader may be dead,
+//! so producers do not wait for it: a full queue gives named producers no credit and refuses
+//! further messages. The same applies while all queues of its connection, or of its address space,
+//! hold more than their [`Budget`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use super::super::{OpenQueue, OpenTopic, Queue};
 
 /// Messages that one temporary queue holds.
 pub const TEMPORARY_MESSAGES: u64 = 1000;
-/// Their bytes; a message that is alone may be larger.
+/// Bytes that one temporary queue holds; a single message may be larger.
 pub const TEMPORARY_BYTES: u64 = 1 << 20;
 /// Bytes in the temporary queues of one connection.
 const CONNECTION_BYTES: u64 = 16 << 20;
@@ -28,7 +28,7 @@ const CONNECTION_BYTES: u64 = 16 << 20;
 const SPACE_BYTES: u64 = 256 << 20;
 /// The overhead of one message in addition to its body.
 const MESSAGE_BYTES: u64 = 128;
-/// Attempts to deliver a message, after which it is dropped: there is no dead letter.
+/// Delivery attempts after which a message is dropped, because there is no dead-letter address.
 const ATTEMPTS: u16 = 10;
 
 /// Keys of temporary and other dynamic nodes. The address of one exists from
@@ -36,8 +36,7 @@ const ATTEMPTS: u16 = 10;
 /// [`Router::retire`]: a link that attaches later is refused.
 pub const DYNAMIC_KEYS: std::ops::Range<u32> = 0xC000_0000..u32::MAX;
 
-/// Bytes that the temporary queues of a connection hold, as part of what those of its space hold on
-/// this node.
+/// Bytes in the temporary queues of a connection and of its address space, on this node.
 #[derive(Debug)]
 pub struct Budget {
     connection: AtomicU64,
@@ -45,13 +44,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For a new connection of the space whose bytes `space` counts.
+    /// A budget for a new connection; `space` counts the bytes of its address space.
     #[must_use]
     pub fn new(space: Arc<AtomicU64>) -> Self {
         Self { connection: AtomicU64::new(0), space }
     }
 
-    /// Why there is no room for a message, if so. A single message has room regardless of its size.
+    /// The error if a message has no room. A single message always has room.
     fn excess(&self, size_bytes: usize) -> Option<Error> {
         // Relaxed: the numbers carry no other memory with them.
         let over = |used: &AtomicU64, most: u64| {
@@ -83,10 +82,10 @@ impl Budget {
 #[derive(Debug)]
 pub(in crate::core) struct Temporary {
     budget: Arc<Budget>,
-    /// bytes of its own that the budget has counted
+    /// bytes of this queue that the budget has counted
     charged: u64,
     /// the room last reported to each named producer
-    notified: u32,
+    reported_room: u32,
 }
 
 impl Drop for Temporary {
@@ -105,7 +104,7 @@ impl OpenQueue {
     /// An empty temporary queue for messages of at most `message_bytes`.
     #[must_use]
     pub fn temporary(name: Arc<str>, message_bytes: u32, budget: Arc<Budget>) -> Self {
-        let temporary = Temporary { budget, charged: 0, notified: u32::MAX };
+        let temporary = Temporary { budget, charged: 0, reported_room: u32::MAX };
         Self { temporary: Some(Box::new(temporary)), ..Self::new(name, settings(message_bytes), None) }
     }
 }
@@ -120,7 +119,7 @@ impl OpenTopic {
 }
 
 impl Queue {
-    /// Why the budget of a temporary queue has no room for a message, if so.
+    /// The error if the budget of a temporary queue has no room for a message.
     #[inline]
     pub(in crate::core) fn beyond_budget(&self, size_bytes: usize) -> Option<Error> {
         self.temporary.as_ref().and_then(|temporary| temporary.budget.excess(size_bytes))
@@ -130,38 +129,37 @@ impl Queue {
         self.opened.log.is_some()
     }
 
-    /// Producers that send without its credit are never held: messages without room are refused.
+    /// Whether a full queue refuses messages instead of holding anonymous producers.
     pub(in crate::core) fn refuses_when_full(&self) -> bool {
         self.temporary.is_some()
     }
 }
 
 impl Router {
-    /// A dynamic node without storage lives here from now on.
+    /// Opens a dynamic node without storage on this shard.
     pub fn open_direct(&mut self, declared: Declared) {
         self.address(declared);
     }
 
-    /// Whether an address is that of a dynamic node which has ended. Its links on other shards may
-    /// not know it yet.
+    /// Whether the dynamic node of an address was deleted. Shards of its links may not know it yet.
     pub(in crate::core) fn has_ended(&self, key: AddressKey) -> bool {
         DYNAMIC_KEYS.contains(&key.0) && !self.by_key.contains_key(&key)
     }
 
-    /// A link comes too late: its messages are released.
+    /// Refuses a link to a deleted dynamic node; messages from it are released.
     pub(in crate::core) fn refuse_deleted(
         &mut self,
         attachment: AttachmentId,
         key: AddressKey,
         links: &mut impl Links,
     ) {
-        self.attachments.set(attachment, Occupant::Left(key));
+        self.attachments.set(attachment, Occupant::Detached(key));
         let what = "the dynamic node was deleted with the link or the connection that created it";
         links.attached(attachment, Err(Error::new(condition::NOT_FOUND, what)));
     }
 
-    /// The room of a temporary queue, divided among its named producers, each of which is notified
-    /// of changes.
+    /// Divides the room of a temporary queue among its named producers, and notifies them of
+    /// changes.
     pub(in crate::core) fn share_room(&mut self, at: Key, links: &mut impl Links) {
         let address = &mut self.addresses[at];
         let capacity = address.declared.link_capacity;
@@ -179,17 +177,17 @@ impl Router {
             room => (room / (named.clone().count() as u64).max(1)).max(1),
         };
         let share = u32::try_from(share).unwrap_or(u32::MAX).min(capacity);
-        if share != temporary.notified {
-            temporary.notified = share;
+        if share != temporary.reported_room {
+            temporary.reported_room = share;
             named.for_each(|producer| links.room(producer.attachment, share));
         }
     }
 
-    /// The room for a named producer of a temporary queue is reported before its credit opens.
+    /// Reports the room of a temporary queue to a named producer, before its credit opens.
     pub(in crate::core) fn report_room(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
         self.share_room(at, links);
         if let Some(temporary) = self.addresses.find_queue(at).and_then(|queue| queue.temporary.as_ref()) {
-            links.room(attachment, temporary.notified);
+            links.room(attachment, temporary.reported_room);
         }
     }
 }

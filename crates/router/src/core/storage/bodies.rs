@@ -1,5 +1,5 @@
-//! Where the bytes of stored messages are: in memory for good, in memory for a while, or on their
-//! way from the disk.
+//! Bodies of stored messages: in memory permanently, in memory temporarily, or being fetched from
+//! disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,18 +13,17 @@ use super::super::{Links, Router};
 use super::memory::Memory;
 use super::reads::{Read, Retries};
 
-/// The newest part of the log that a shard keeps in memory, in bytes.
+/// Bytes of the newest part of the log that a shard keeps in memory.
 const RECENT_BYTES: usize = 16 << 20;
-/// Bytes of bodies from the disk, from when they are requested until they are needed no more:
-/// beyond, an address, or a consumer that looks before it takes, has one message read at a time.
+/// Bytes of fetched bodies from their request until their release. Beyond, each address and each
+/// selecting consumer fetches one message at a time.
 const FETCHED_BYTES: u64 = 16 << 20;
-/// Bytes of idle bodies that are kept for later use: blocks of streams, and messages that were read
-/// for a consumer that has no room any more.
+/// Bytes of idle bodies that are kept for later requests: blocks of streams, and messages that were
+/// fetched for a consumer without room.
 const IDLE_BYTES: u64 = 16 << 20;
-/// How many these may be.
+/// Number of idle bodies.
 const IDLE_BODIES: usize = 16 << 10;
-/// Entries of bodies that are not idle any more, among those that are, that are not worth clearing
-/// away.
+/// Stale entries of the idle list that are tolerated before it is rebuilt.
 const IDLE_SLACK: usize = 1024;
 
 /// Bodies of one shard.
@@ -33,15 +32,16 @@ pub(in crate::core) struct Bodies {
     pub(in crate::core) recent: Recent,
     /// read back from the disk
     fetched: HashMap<RecordLocation, Fetched, BuildHasherDefault<LocationHasher>>,
-    /// bytes of those, counted from when they are requested
+    /// bytes of the bodies in use, counted from their request
     fetched_bytes: u64,
-    /// idle bodies, the longest unused first; and some that were used again, under an older number
+    /// idle bodies, least recently used first, by idle number; an entry is stale if its body has a
+    /// newer number or is in use
     idle: VecDeque<(u64, RecordLocation)>,
     idle_count: usize,
     idle_bytes: u64,
-    /// bodies that were ever idle
-    rests: u64,
-    /// to be read
+    /// the last idle number
+    last_idle_number: u64,
+    /// locations to be read
     wanted: Vec<RecordLocation>,
     /// reads that failed
     retries: Retries,
@@ -51,25 +51,24 @@ pub(in crate::core) struct Bodies {
 /// A body from the disk.
 #[derive(Debug, Default)]
 struct Fetched {
-    /// how many have requested it and need it still
+    /// number of users that have not released it
     users: u32,
-    /// its number in the idle list
-    rest: u64,
+    /// its idle number
+    idle_number: u64,
     content: Content,
 }
 
 /// The state of a requested body.
 #[derive(Debug, Default)]
 enum Content {
-    /// it is being read
+    /// it is requested
     #[default]
-    SubscriptionRequest,
-    /// the disk has not answered, and is asked again; `overdue`: for so long that others need not
-    /// wait for it
+    Requested,
+    /// the read failed and is retried; `overdue`: for so long that other messages may overtake it
     Unreadable {
         overdue: bool,
     },
-    /// the disk has lost it
+    /// it is damaged
     Damaged,
     Body(Arc<Vec<u8>>),
 }
@@ -80,7 +79,7 @@ impl Fetched {
     }
 }
 
-/// Locations are internal numbers: collisions cannot be provoked.
+/// Locations are internal numbers, so clients cannot provoke collisions.
 #[derive(Debug, Default)]
 struct LocationHasher(u64);
 
@@ -109,7 +108,7 @@ impl Default for Bodies {
             idle: VecDeque::new(),
             idle_count: 0,
             idle_bytes: 0,
-            rests: 0,
+            last_idle_number: 0,
             wanted: Vec::new(),
             retries: Retries::default(),
             memory: Memory::default(),
@@ -118,18 +117,17 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Keeps a body in memory, until it is freed as often as there are `holders`.
+    /// Stores a body in memory until each of its `holders` has freed it.
     pub(in crate::core) fn put(&mut self, body: &[u8], holders: u32) -> RecordLocation {
         self.memory.put(body, holders)
     }
 
-    /// One of the holders of a body that was put in memory needs it no more.
+    /// Ends the use of a body in memory by one of its holders.
     pub(in crate::core) fn free(&mut self, place: RecordLocation) {
         self.memory.free(place);
     }
 
-    /// The body of a message, if it is in memory; `on_disk` states whether its location is one in
-    /// the log.
+    /// The body of a message, if it is in memory. `on_disk`: the location is one in the log.
     #[inline]
     pub(in crate::core) fn get(&self, place: RecordLocation, on_disk: bool) -> Option<&[u8]> {
         if !on_disk {
@@ -139,7 +137,7 @@ impl Bodies {
         recent.or_else(|| self.fetched.get(&place).and_then(Fetched::body))
     }
 
-    /// The memory of a large body on disk, which others may keep instead of a copy.
+    /// The shared memory of a large fetched body, which others may keep instead of a copy.
     #[inline]
     pub(in crate::core) fn shared(&self, place: RecordLocation, on_disk: bool) -> Option<&Arc<Vec<u8>>> {
         if !on_disk || (place.len as usize) < SHARED_BYTES {
@@ -152,18 +150,18 @@ impl Bodies {
         self.recent.shared(place).or_else(fetched)
     }
 
-    /// Whether the disk has lost a body that was requested.
+    /// Whether a requested body is damaged.
     #[cold]
     pub(in crate::core) fn is_damaged(&self, place: RecordLocation) -> bool {
         self.fetched.get(&place).is_some_and(|fetched| matches!(fetched.content, Content::Damaged))
     }
 
-    /// Nothing is to be read of a message: its body is here, or is known to be lost.
+    /// Whether no read is needed for a message: its body is in memory, or known to be damaged.
     pub(in crate::core) fn is_known(&self, place: RecordLocation, on_disk: bool) -> bool {
         self.get(place, on_disk).is_some() || on_disk && self.is_damaged(place)
     }
 
-    /// The disk has not given a body for so long that messages behind it may pass.
+    /// Whether a body has been unreadable for so long that other messages may overtake it.
     pub(in crate::core) fn is_overdue(&self, place: RecordLocation) -> bool {
         let content = self.fetched.get(&place).map(|fetched| &fetched.content);
         matches!(content, Some(Content::Unreadable { overdue: true }))
@@ -183,7 +181,7 @@ impl Bodies {
         }
         self.fetched_bytes += u64::from(place.len);
         if new {
-            match self.retries.pauses(place) {
+            match self.retries.overdue_if_paused(place) {
                 Some(overdue) => fetched.content = Content::Unreadable { overdue },
                 None => self.wanted.push(place),
             }
@@ -193,7 +191,7 @@ impl Bodies {
         }
     }
 
-    /// One user less of that body; the last one leaves it in memory for a while, for the next
+    /// Ends one use of a body. After the last one it remains in memory as idle for the next
     /// request.
     pub(in crate::core) fn release(&mut self, place: RecordLocation) {
         // It was in memory when it was looked for, and was not requested.
@@ -202,29 +200,29 @@ impl Bodies {
         if fetched.users > 0 {
             return;
         }
-        self.rests += 1;
-        fetched.rest = self.rests;
-        self.idle.push_back((self.rests, place));
+        self.last_idle_number += 1;
+        fetched.idle_number = self.last_idle_number;
+        self.idle.push_back((self.last_idle_number, place));
         self.idle_count += 1;
         let bytes = u64::from(place.len);
         self.fetched_bytes -= bytes;
         self.idle_bytes += bytes;
         while self.idle_bytes > IDLE_BYTES || self.idle_count > IDLE_BODIES {
-            let Some((rest, oldest)) = self.idle.pop_front() else { return };
-            if self.rests_under(oldest, rest) {
-                self.drop_idle(oldest);
+            let Some((idle_number, oldest)) = self.idle.pop_front() else { return };
+            if self.is_idle_under(oldest, idle_number) {
+                self.evict_idle(oldest);
             }
         }
         if self.idle.len() > 2 * self.idle_count + IDLE_SLACK {
             let mut idle = std::mem::take(&mut self.idle);
-            idle.retain(|(rest, place)| self.rests_under(*place, *rest));
+            idle.retain(|(idle_number, place)| self.is_idle_under(*place, *idle_number));
             self.idle = idle;
         }
     }
 
-    /// One less waits for that body, and will again when its consumer has room: if it was the last
-    /// the body stays, unless others that will be requested before it take up all there is for
-    /// them.
+    /// Ends one use of a body that will be requested again when its consumer has room. After the
+    /// last use it remains as idle, unless idle bodies have reached their bound: these will be
+    /// requested before it.
     pub(in crate::core) fn retain_body(&mut self, place: RecordLocation) {
         if self.idle_bytes + u64::from(place.len) > IDLE_BYTES || self.idle_count >= IDLE_BODIES {
             self.release_body(place);
@@ -233,11 +231,11 @@ impl Bodies {
         }
     }
 
-    fn rests_under(&self, place: RecordLocation, rest: u64) -> bool {
-        self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0 && fetched.rest == rest)
+    fn is_idle_under(&self, place: RecordLocation, idle_number: u64) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0 && fetched.idle_number == idle_number)
     }
 
-    fn drop_idle(&mut self, place: RecordLocation) {
+    fn evict_idle(&mut self, place: RecordLocation) {
         if self.is_idle(place) {
             self.fetched.remove(&place);
             self.idle_count -= 1;
@@ -250,7 +248,7 @@ impl Bodies {
         self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0)
     }
 
-    /// A body that was requested was read, or could not be.
+    /// Records the result of a read.
     pub(in crate::core) fn fetched(&mut self, place: RecordLocation, read: Read) {
         let content = match read {
             Read::Body(body) => Content::Body(Arc::new(body)),
@@ -270,13 +268,13 @@ impl Bodies {
         }
     }
 
-    /// A body that could not be read is requested again after its pause.
+    /// Requests unreadable bodies again whose pause has passed.
     pub(in crate::core) fn retry_reads(&mut self) {
         for place in self.retries.take_due() {
             if let Some(fetched) = self.fetched.get_mut(&place)
                 && matches!(fetched.content, Content::Unreadable { .. })
             {
-                fetched.content = Content::SubscriptionRequest;
+                fetched.content = Content::Requested;
                 self.wanted.push(place);
             }
         }
@@ -286,18 +284,18 @@ impl Bodies {
         self.retries.set_time(now_ms);
     }
 
-    /// When a read is to be tried again.
+    /// The time of the next retry of a read.
     pub(in crate::core) fn next_retry(&self) -> Option<u64> {
         self.retries.next_ms()
     }
 
-    /// Whether a body was requested and neither came nor is lost.
+    /// Whether a body was requested and is neither read nor damaged.
     pub(in crate::core) fn is_pending(&self, place: RecordLocation) -> bool {
         let content = self.fetched.get(&place).map(|fetched| &fetched.content);
-        matches!(content, Some(Content::SubscriptionRequest | Content::Unreadable { .. }))
+        matches!(content, Some(Content::Requested | Content::Unreadable { .. }))
     }
 
-    /// As much was requested as may be.
+    /// Whether the bound of fetched bytes is reached.
     pub(in crate::core) fn is_full(&self) -> bool {
         self.fetched_bytes >= FETCHED_BYTES
     }
@@ -306,18 +304,17 @@ impl Bodies {
         self.fetched_bytes
     }
 
-    /// The record at a location was removed from a queue or a stream, which does not request the
-    /// body again.
+    /// Forgets a location whose record was removed from its queue or stream.
     #[inline]
     pub(in crate::core) fn forget(&mut self, place: RecordLocation) {
         self.recent.forget(place);
         self.retries.forget(place);
         if self.idle_count > 0 {
-            self.drop_idle(place);
+            self.evict_idle(place);
         }
     }
 
-    /// One less waits for that body.
+    /// Ends one use of a body, and drops it after the last one.
     pub(in crate::core) fn release_body(&mut self, place: RecordLocation) {
         let Some(fetched) = self.fetched.get_mut(&place) else { return };
         if fetched.users == 1 {
@@ -330,8 +327,8 @@ impl Bodies {
 }
 
 impl Router {
-    /// Results of the reads of [`Router::take_wanted`]. A damaged message is counted and removed
-    /// when its turn comes; one that cannot be read now is wanted again after a pause.
+    /// Passes results of the reads of [`Router::take_wanted`]. A damaged message is counted and
+    /// removed at its turn; one that cannot be read now is requested again after a pause.
     pub fn fetched(&mut self, reads: impl IntoIterator<Item = (log::RecordLocation, Read)>, links: &mut impl Links) {
         for (place, read) in reads {
             self.storage.bodies.fetched(place, read);
@@ -341,17 +338,17 @@ impl Router {
         for key in std::mem::take(&mut self.schedule.awaiting) {
             let Some(address) = self.addresses.get_mut(key) else { continue };
             match &mut address.treatment {
-                Treatment::Queue(queue) => queue.awaits = false,
-                Treatment::Stream(stream) => stream.awaits = false,
+                Treatment::Queue(queue) => queue.awaits_bodies = false,
+                Treatment::Stream(stream) => stream.awaits_bodies = false,
                 Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
-                    debug_assert!(false, "it has no bodies");
+                    debug_assert!(false, "only stored addresses have bodies");
                 }
             }
             self.process(key, links);
         }
     }
 
-    /// Locations of messages whose bodies are to be read and passed to [`Router::fetched`].
+    /// Takes the locations to read. Their bodies are passed to [`Router::fetched`].
     pub fn take_wanted(&mut self) -> Vec<log::RecordLocation> {
         std::mem::take(&mut self.storage.bodies.wanted)
     }

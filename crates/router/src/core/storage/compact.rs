@@ -1,4 +1,5 @@
-//! Messages that are written again, so that the segment of the log where they lie can go.
+//! Compaction: copies live messages out of a segment of the log, so that the segment can be
+//! deleted.
 
 use std::collections::HashMap;
 
@@ -12,25 +13,24 @@ use super::super::stream::CopiedBlock;
 use super::super::treatment::Treatment;
 use super::super::{Links, Router};
 
-/// Messages written again in one batch, and their bytes: no more than one commit of the journal, or
-/// one message.
+/// Bounds of the messages and bytes copied in one batch: one commit of the journal, or one message.
 const SHARE: usize = 256;
 const SHARE_BYTES: u64 = 4 << 20;
 
-/// A message to be copied, as one queue knows it.
+/// A message to copy, for one of its queues.
 #[derive(Clone, Copy, Debug)]
-struct Planned {
-    /// its queue, as the log knows it
+struct PlannedCopy {
+    /// number of its queue in the log
     log: u32,
     at: Key,
     seq: Seq,
     id: Seq,
-    /// it is scheduled, and gets another `seq` when it comes due
+    /// it is scheduled: it gets another `seq` when it becomes due
     renames: bool,
 }
 
-/// Messages by where they lie, with all their queues.
-type Share = HashMap<RecordLocation, SmallVec<[Planned; 1]>>;
+/// Messages to copy by location, with all their queues.
+type Share = HashMap<RecordLocation, SmallVec<[PlannedCopy; 1]>>;
 
 /// Copied records: messages of queues, or blocks of streams.
 #[derive(Debug)]
@@ -39,23 +39,23 @@ pub(in crate::core) enum Copied {
     Blocks(Vec<CopiedBlock>),
 }
 
-/// A message that is written again, for one of its queues.
+/// A copied message, for one of its queues.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct CopiedMessage {
     /// its number among the copies of the batch
     number: usize,
-    planned: Planned,
+    planned: PlannedCopy,
     from: RecordLocation,
 }
 
 impl Router {
-    /// Plans copies of a share of the messages that lie in `segment`, one for all queues that have
-    /// a message. The log's owner repeats the call until nothing is left there.
+    /// Plans copies of a share of the messages in `segment`, one copy of a message for all its
+    /// queues. The log's owner repeats the call until the segment has no live messages.
     ///
-    /// Between this call and [`Router::moved`] nothing else writes a removal of these messages:
-    /// commits, dead letters and moves are postponed, and removals are held back while the copies
-    /// are with the log. Otherwise a removal could name the old segment alone, and would be given
-    /// up while the copy can still be read.
+    /// Until [`Router::moved`], nothing else writes a removal of these messages: commits, dead
+    /// letters and moves are postponed, and removals are held back while the copies are in flight.
+    /// Otherwise a removal could name the old segment only and be dropped with it, while the copy
+    /// remains.
     pub fn compact(&mut self, segment: u32) {
         if self.storage.journal.is_compacting() || self.transactions.postpone_compaction(segment) {
             return;
@@ -67,16 +67,15 @@ impl Router {
             let Some(log) = queue.opened.log else { continue };
             let messages = &queue.opened.messages;
             let here = messages.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
-            // A message on its way to another address is removed by the record that stores it
-            // there.
+            // A leaving message is removed by the record that stores it in its target.
             let here = here.filter(|item| item.state != State::Leaving);
             for item in here {
-                // A full share takes no more messages, and all the queues of those it has.
+                // A full share accepts no more messages, but all queues of its messages.
                 let is_full = share.len() >= SHARE || bytes >= SHARE_BYTES;
                 if !is_full || share.contains_key(&item.place) {
                     bytes += u64::from(item.place.len);
                     let renames = item.state == State::Scheduled;
-                    let planned = Planned { log, at: key, seq: item.seq, id: item.id, renames };
+                    let planned = PlannedCopy { log, at: key, seq: item.seq, id: item.id, renames };
                     share.entry(item.place).or_default().push(planned);
                 } else if queue.subscription.is_none() {
                     break;
@@ -100,14 +99,14 @@ impl Router {
         self.storage.journal.copy(self.storage.bodies.recent.spare(), copied);
     }
 
-    /// The batch of the planned copies. Messages removed since they were planned are skipped: their
-    /// removals may be on disk already, and a copy behind a removal would restore the message after
-    /// a crash.
+    /// Takes the batch of the planned copies. Messages that were removed since are skipped: their
+    /// removals may be on disk, and a copy behind a removal would restore the message after a
+    /// crash.
     pub(in crate::core) fn take_copies(&mut self) -> Option<WriteBatch> {
         let (mut batch, copied) = self.storage.journal.take_planned()?;
         let copied = match copied {
             Copied::Messages(mut messages) => {
-                messages.retain(|copy| self.stays_at(copy));
+                messages.retain(|copy| self.is_still_at(copy));
                 for same in messages.chunk_by_mut(|one, other| one.from == other.from) {
                     let target =
                         |copy: &CopiedMessage| Target { queue: copy.planned.log, seq: copy.planned.id.0, head: &[] };
@@ -123,16 +122,15 @@ impl Router {
         Some(batch)
     }
 
-    /// A queue still has a message where it lay when its copy was planned.
-    fn stays_at(&self, copy: &CopiedMessage) -> bool {
+    /// Whether the message is still in its queue, at the location of the plan.
+    fn is_still_at(&self, copy: &CopiedMessage) -> bool {
         let queue = self.addresses.find_queue(copy.planned.at);
         let item = queue.and_then(|queue| queue.opened.messages.get(copy.planned.seq));
         item.is_some_and(|item| item.place == copy.from && item.state != State::Leaving)
     }
 
-    /// The copies are on disk, or were refused if there is no batch. Messages removed in the
-    /// meantime are removed from their new location by the record that removes them from the old
-    /// one.
+    /// Applies the result of the copies; `batch` is `None` if they were refused. For a message that
+    /// was removed in the meantime, a record also removes the copy.
     pub(in crate::core) fn moved(&mut self, batch: Option<&WriteBatch>, copied: Copied, links: &mut impl Links) {
         let mut freed = Freed::default();
         let copied = match copied {
@@ -146,7 +144,7 @@ impl Router {
             let Some(place) = batch.and_then(|batch| batch.copied(number, planned.log)) else { continue };
             let queue = self.addresses.find_queue_mut(planned.at);
             let Some(queue) = queue else {
-                // The record that drops its queue covers both places, and has freed the old one.
+                // The record that drops its queue covers both locations, and has freed the old one.
                 freed.add(place);
                 continue;
             };
@@ -160,7 +158,7 @@ impl Router {
             }
         }
         self.storage.journal.end_copies(&freed);
-        self.divert_postponed(links);
+        self.resume_diversions(links);
         self.begin_waiting_commits(links);
     }
 }

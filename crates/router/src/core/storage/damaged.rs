@@ -1,4 +1,4 @@
-//! Messages that the disk has lost: counted, and reported by name.
+//! Lost messages: counted, and reported with the name of their address.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use super::super::arena::Key;
 use super::super::treatment::Treatment;
 use super::super::{AddressKey, Router};
 
-/// Reports of one address that wait; the last one counts all further messages.
+/// Bound of the waiting reports of one address; the last one counts all further messages.
 const WAITING_MAX: usize = 100;
 
-/// Messages that the disk has lost.
+/// A report of lost messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// the address that had them
+    /// the address of the messages
     pub address: AddressKey,
     /// the name that clients use for the address
     pub name: Arc<str>,
-    /// the partition, of a stream
+    /// the partition, if the address is a stream
     pub partition: Option<u32>,
-    /// the number by which the log knew the first; of a stream its offset
+    /// number of the first message in the log; its offset in a stream
     pub message: u64,
-    /// how many they are: consecutive ones, unless this is the 100th report of the address
+    /// number of messages: consecutive ones, except in the 100th report of an address
     pub count: u64,
 }
 
-/// The address that had messages, the name that clients use for it, and the partition of a stream.
+/// The address of lost messages, the name that clients use for it, and the partition of a stream.
 type Origin = (AddressKey, Arc<str>, Option<u32>);
 
-/// Reports that wait until their address is known: consecutive messages are one.
+/// Reports that wait until their address is known. Consecutive messages are one report.
 #[derive(Debug, Default)]
 pub(in crate::core) struct LossReports {
     /// first message and count
@@ -45,7 +45,7 @@ impl LossReports {
         }
     }
 
-    /// The address is gone.
+    /// Drops the reports of a deleted address.
     pub(in crate::core) fn forget(&mut self, address: AddressKey) {
         self.waiting.retain(|(of, _, _), _| *of != address);
     }
@@ -69,7 +69,7 @@ impl Router {
         self.count_lost(at, name, None, message, 1);
     }
 
-    /// This many messages are lost, of a stream from an offset on.
+    /// Counts and reports lost messages; for a stream `message` is the first offset.
     pub(in crate::core) fn count_lost(
         &mut self,
         at: Key,
@@ -80,7 +80,7 @@ impl Router {
     ) {
         let address = &mut self.addresses[at];
         address.stats.damaged += count;
-        // A subscription that is not declared is known by its topic.
+        // An undeclared subscription is reported under its topic.
         let address = match &address.treatment {
             Treatment::Queue(queue) if queue.is_undeclared() => queue.topic().unwrap_or(address.declared.key),
             _ => address.declared.key,
@@ -88,8 +88,8 @@ impl Router {
         self.storage.damaged.add(address, name, partition, message, count);
     }
 
-    /// Lost messages whose address is known, with the result of `known`; the rest waits. At most
-    /// 100 reports of an address wait.
+    /// Takes the reports whose address is known, with the result of `known`; the others wait, at
+    /// most 100 for each address.
     pub fn take_damaged<T: Clone>(&mut self, known: impl Fn(AddressKey) -> Option<T>) -> Vec<(T, Damaged)> {
         self.storage.damaged.take(known)
     }

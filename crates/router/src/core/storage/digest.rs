@@ -1,6 +1,6 @@
-//! Digests of values that clients choose: message ids, producers' names, groups. Keyed, so that
-//! collisions cannot be provoked, and stable across restarts, because the key is stored with the
-//! journal.
+//! Digests of values that clients choose: message ids, producer names, groups. They are keyed, so
+//! that clients cannot provoke collisions, and stable across restarts, because the key is stored
+//! with the journal.
 
 use std::hash::Hasher as _;
 
@@ -39,9 +39,8 @@ impl Digests {
         hasher.finish128().into()
     }
 
-    /// A digest of the value of an application property (3.2.5). Equal values have the same,
-    /// however they are encoded; those of unlike types do not. `None`: it is absent, null or
-    /// broken.
+    /// A digest of the value of an application property (3.2.5). Equal values of one type have
+    /// equal digests in every encoding. `None`: the property is absent, null or invalid.
     pub(in crate::core) fn property(&self, message: &[u8], name: &str) -> Option<u128> {
         let mut properties = Elements::of_map(scan::head(message).ok()?.application_properties?).ok()?;
         while properties.left() > 0 {
@@ -55,10 +54,11 @@ impl Digests {
 
     fn scalar(&self, scalar: Scalar<'_>) -> Option<u128> {
         let (kind, number, bytes): (u8, u64, &[u8]) = match scalar {
-            // The standard lets only simple types in (3.2.5).
+            // Only simple types are allowed (3.2.5).
             Scalar::Null | Scalar::Compound => return None,
             Scalar::Bool(value) => (0, value.into(), &[]),
-            // 5 is 5, whether its sender's language has a sign for it or not.
+            // Equal signed and unsigned numbers have equal digests, because languages differ in
+            // integer types.
             Scalar::Unsigned(value) => (1, value, &[]),
             Scalar::Signed(value) => (if value < 0 { 2 } else { 1 }, value.cast_unsigned(), &[]),
             Scalar::Float(value) => (3, value.to_bits(), &[]),

@@ -1,4 +1,4 @@
-//! Notices to send once everything logged before is on disk.
+//! Fences: notices that are sent once all earlier records are on disk.
 
 use std::collections::VecDeque;
 
@@ -8,12 +8,12 @@ use super::super::arena::Key;
 use super::super::{AttachmentId, Links, Router};
 use super::lanes::LaneId;
 
-/// Notices that wait for the disk.
+/// A notice that waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Notice {
-    /// the attach of a link that can be resumed is to be answered
+    /// the attach of a resumable link can be answered
     Attached(AttachmentId),
-    /// the number of held messages that may leave
+    /// holds up to this number are durable: their messages may be dispatched
     Held { at: Key, up_to: u64 },
     /// a consumer's outcome is durable: its settlement may be answered
     Settled { attachment: AttachmentId, token: u64 },
@@ -24,20 +24,20 @@ pub(in crate::core) enum Notice {
 /// Notices of a lane, in the order of the batches that they wait for.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Fences {
-    /// some of the batches that they wait for are not with the log yet
+    /// notices that also wait for records that are not in flight yet
     open: Vec<Notice>,
-    /// by the number of the last batch that they wait for
+    /// notices by the number of the last batch that they wait for
     closed: VecDeque<(u64, Vec<Notice>)>,
-    /// batches that went to the log
+    /// number of batches passed to the log
     dispatched: u64,
-    /// batches that returned
+    /// number of batches that returned
     returned: u64,
-    /// the last batch that was offered again
+    /// number of the last batch that was offered again
     offered_again: u64,
 }
 
 impl Fences {
-    /// `notice` waits for all that the log has been given, or is to be given.
+    /// Adds a notice that waits for all records that are pending or in flight.
     pub(in crate::core) fn raise(&mut self, notice: Notice) {
         if let (Notice::Held { at, up_to }, Some(Notice::Held { at: last, up_to: before })) =
             (notice, self.open.last_mut())
@@ -49,8 +49,8 @@ impl Fences {
         self.open.push(notice);
     }
 
-    /// A batch went to the log, or there was none. `again`: it had returned before; `all`: nothing
-    /// is left to pass on.
+    /// A batch was passed to the log, or (`batch` is false) there was none. `again`: it had
+    /// returned before. `all`: no record is left to pass on.
     pub(in crate::core) fn dispatched(&mut self, batch: bool, again: bool, all: bool) {
         self.dispatched += u64::from(batch);
         if again {
@@ -61,8 +61,7 @@ impl Fences {
         }
     }
 
-    /// A batch returned. `refused`: a batch is to be offered again, and its notices continue to
-    /// wait.
+    /// A batch returned. `refused`: a batch will be offered again, so its notices continue to wait.
     fn returned(&mut self, refused: bool) -> Vec<Notice> {
         self.returned += 1;
         let waits = refused || self.returned < self.offered_again;
@@ -75,12 +74,12 @@ impl Fences {
         due
     }
 
-    /// Nothing waits, and nothing is awaited.
+    /// Whether no notice waits and no batch is in flight.
     pub(in crate::core) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.closed.is_empty() && self.dispatched == self.returned
     }
 
-    /// Those that wait for nothing that is not back.
+    /// Takes the notices whose batches have all returned.
     pub(in crate::core) fn take_due(&mut self) -> Vec<Notice> {
         let mut due = Vec::new();
         while self.closed.front().is_some_and(|(last, _)| *last <= self.returned) {
@@ -91,17 +90,17 @@ impl Fences {
 }
 
 impl Router {
-    /// `notice` waits for all that the log has been given, or is to be given, of the space of an
-    /// address.
+    /// Adds a notice that waits for all records of an address's space that are pending or in
+    /// flight.
     pub(in crate::core) fn raise_fence(&mut self, at: Key, notice: Notice) {
         let lane = self.addresses.get(at).map(|address| LaneId::of_space(address.declared.space));
         self.storage.journal.lanes.at(lane.unwrap_or_default()).fences.raise(notice);
     }
 
-    /// A batch of a lane is back from the log: sends the notices that waited for it alone.
+    /// Sends the notices whose last batch was this one, which returned from the log.
     pub(in crate::core) fn release_fences(&mut self, lane: LaneId, stopped: bool, links: &mut impl Links) {
         let lane = self.storage.journal.lanes.at(lane);
-        let again = lane.offers_again();
+        let again = lane.has_refused_batch();
         for notice in lane.fences.returned(again) {
             if stopped {
                 self.abandon_notices(notice, links);
@@ -111,7 +110,7 @@ impl Router {
         }
     }
 
-    /// Notices that wait for nothing are sent in the next turn.
+    /// Sends the notices that wait for no batch, at the end of the turn.
     pub(in crate::core) fn release_open_fences(&mut self, links: &mut impl Links) {
         let due = self.storage.journal.lanes.take_due();
         due.into_iter().for_each(|notice| self.send_notice(notice, links));
@@ -126,7 +125,7 @@ impl Router {
         }
     }
 
-    /// The log takes nothing any more.
+    /// Fails a notice because the log has stopped.
     fn abandon_notices(&mut self, notice: Notice, links: &mut impl Links) {
         if let Notice::Removed { operation } = notice {
             return self.operation_removed(operation, Some("the log has stopped: removed messages may return"));

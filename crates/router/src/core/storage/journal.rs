@@ -1,4 +1,4 @@
-//! Records for the log, gathered during a turn, and the producers to answer when they are written.
+//! Records for the log, gathered during a turn, and their completions once they are written.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use super::super::{Links, Router, TransactionId};
 use super::compact::Copied;
 use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares};
 
-/// The log's answer to a batch.
+/// The result of a batch from the log.
 #[derive(Debug)]
 pub struct Answer {
     /// the batch
@@ -27,7 +27,7 @@ pub struct Answer {
     pub result: Result<(), Refused>,
 }
 
-/// A message that was given to the log for one queue.
+/// A message in flight to the log, for one queue.
 #[derive(Debug)]
 pub(in crate::core) struct Commit {
     /// its number in the batch
@@ -35,9 +35,9 @@ pub(in crate::core) struct Commit {
     /// its queue
     pub(in crate::core) at: Key,
     pub(in crate::core) seq: Seq,
-    /// its completion; of a message for several queues one has it
+    /// its completion; for a message of several queues, only one commit has it
     pub(in crate::core) completion: Completion,
-    /// the tag of its delivery, to be written with it
+    /// the tag of its delivery, which is written with it
     tag: Option<Box<Marker>>,
 }
 
@@ -51,10 +51,10 @@ impl Commit {
     }
 }
 
-/// The queues of the log for a message: their numbers, the records to write, and the completions.
+/// The queues that a message is logged for: their numbers, their records and their commits.
 pub(in crate::core) type Queues<'a> = SmallVec<[(u32, &'a Admitted, Commit); 2]>;
 
-/// The action to take when a message is on disk, or was refused.
+/// What follows once a message is on disk or refused.
 #[derive(Clone, Debug)]
 pub(in crate::core) struct Completion {
     /// the producer whose window it occupies
@@ -62,11 +62,11 @@ pub(in crate::core) struct Completion {
     pub(in crate::core) settlement: SettlementTarget,
     /// the address for which the outcome counts
     pub(in crate::core) address: Key,
-    /// where its bytes are counted
+    /// the account that its bytes are counted for
     pub(in crate::core) account: Account,
-    /// payload that waits for the producer, in bytes
+    /// payload charged to the producer, bytes
     pub(in crate::core) bytes: usize,
-    /// the queue it comes from, if it is moved
+    /// the queue that it is moved from, if any
     pub(in crate::core) from: Option<(Key, Seq)>,
 }
 
@@ -85,28 +85,28 @@ impl Completion {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Journal {
     pub(in crate::core) lanes: Lanes,
-    /// the lane of the group that is being written
+    /// the lane of the group that is being built
     open: LaneId,
     /// the lane of the batch that is being answered
     answering: LaneId,
     spares: Spares,
-    /// copies that are planned
+    /// planned copies
     copying: Option<(WriteBatch, Copied)>,
-    /// copies are planned, or with the log
+    /// copies are planned or in flight
     compacting: bool,
-    /// copies are with the log
+    /// copies are in flight
     copies_in_flight: bool,
-    /// messages of deleted queues whose removals are in flight: their locations
+    /// locations of messages of deleted queues whose removals are in flight
     leaving: HashMap<(u64, Seq), enmasse_journal::log::RecordLocation>,
 }
 
 impl Journal {
-    /// A queue of the log belongs to an address space.
+    /// Assigns a queue of the log to an address space.
     pub(in crate::core) fn join(&mut self, log: u32, space: u32) {
         self.lanes.join(log, LaneId::of_space(space));
     }
 
-    /// Writes a message for one queue, by its number in the log, with what is to be done then.
+    /// Writes a message for one queue, by its number in the log, and keeps its completion.
     pub(in crate::core) fn store_one(
         &mut self,
         log: u32,
@@ -115,7 +115,7 @@ impl Journal {
         body: WholeBody<'_>,
     ) {
         let growing = self.begin_group(log, body.bytes().len());
-        if is_marked(admitted, &commit) {
+        if needs_group(admitted, &commit) {
             growing.batch.begin();
         }
         let head = admitted.record.encode();
@@ -133,19 +133,19 @@ impl Journal {
         // It is for no queue.
         let Some((log, _, _)) = queues.first() else { return };
         let growing = self.begin_group(*log, body.len());
-        if queues.iter().any(|(_, admitted, commit)| is_marked(admitted, commit)) {
+        if queues.iter().any(|(_, admitted, commit)| needs_group(admitted, commit)) {
             growing.batch.begin();
         }
         self.put(queues, body);
     }
 
-    /// A group of about this many bytes begins, in the lane of a queue.
+    /// Begins a group of about this many bytes in the lane of a queue.
     fn begin_group(&mut self, log: u32, bytes: usize) -> &mut Growing {
         self.open = self.lanes.lane_of(log);
         self.lanes.at(self.open).begin_group(bytes)
     }
 
-    /// The group that is being written, to which a queue of its space is added.
+    /// The open group; the queue must belong to the same space.
     fn group(&mut self, log: u32) -> &mut Growing {
         assert_eq!(self.lanes.lane_of(log), self.open, "a group of records is of one address space");
         &mut self.lanes.at(self.open).growing
@@ -176,7 +176,8 @@ impl Journal {
         growing.declared.push(at);
     }
 
-    /// Ends what [`Journal::store`] began, with the removal from where the message comes from.
+    /// Ends the group that [`Journal::store`] or [`Journal::store_one`] began, with the removal of
+    /// a moved message from its queue.
     pub(in crate::core) fn seal(&mut self, removed: Option<(u32, &Item)>) {
         if let Some((log, item)) = removed {
             let mut removal = Removal::new(log);
@@ -186,26 +187,26 @@ impl Journal {
         self.lanes.at(self.open).growing.batch.end();
     }
 
-    /// A transaction that has messages for the log is on disk as a whole or not at all: these, by
-    /// [`Journal::post`] and [`Journal::post_block`], then [`Journal::end_transaction`]. `log` is
-    /// one of its queues, `bytes` about its size.
+    /// Begins the group of a transaction, which is on disk as a whole or not at all:
+    /// [`Journal::post`] and [`Journal::post_block`] add to it, [`Journal::end_transaction`] ends
+    /// it. `log` is one of its queues, `bytes` its approximate size.
     pub(in crate::core) fn begin_transaction(&mut self, log: u32, bytes: usize) {
         self.begin_group(log, bytes).batch.begin();
     }
 
-    /// A message of it, with the queues of the log it is for.
+    /// Adds a message to the group of a transaction, for these queues of the log.
     pub(in crate::core) fn post(&mut self, queues: Queues<'_>, body: &[u8]) {
         self.put(queues, body);
     }
 
-    /// A block of it, for the partition `log` of a stream.
+    /// Adds a block to the group of a transaction, for the partition `log` of a stream.
     pub(in crate::core) fn post_block(&mut self, log: u32, block: &FilledBlock<'_>, in_flight: InFlightBlock) {
         let growing = self.group(log);
         let number = put_block(&mut growing.batch, log, block);
         growing.blocks.push(in_flight.numbered(number));
     }
 
-    /// That is all of it, with the messages that leave their queues.
+    /// Ends the group of a transaction, with the removals from queues.
     pub(in crate::core) fn end_transaction(&mut self, transaction: TransactionId, removals: &mut [Removal]) {
         for removal in removals {
             self.group(removal.queue()).batch.remove(removal);
@@ -215,7 +216,7 @@ impl Journal {
         growing.batch.end();
     }
 
-    /// A transaction in which messages leave their queues and none come.
+    /// Writes a transaction that consists of removals only.
     pub(in crate::core) fn retire(&mut self, transaction: TransactionId, removals: &mut [Removal]) {
         // The caller has found removals.
         let Some(first) = removals.first().map(|removal| self.lanes.lane_of(removal.queue())) else { return };
@@ -228,7 +229,7 @@ impl Journal {
         transactions.push(transaction);
     }
 
-    /// The log forgets the state of a removed message.
+    /// Deletes the logged state of a removed message.
     pub(in crate::core) fn forget_state(&mut self, log: u32, item: &Item, annotated: bool) {
         self.forget_counts(log, item);
         if annotated {
@@ -236,23 +237,23 @@ impl Journal {
         }
     }
 
-    /// The log forgets the failures of a message, and the consumers it is barred from.
+    /// Deletes the logged failures of a message, and the links that it is barred from.
     fn forget_counts(&mut self, log: u32, item: &Item) {
         if item.failures > 0 {
             self.lanes.of(log).shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
         }
-        if item.barred {
+        if item.undeliverable_here {
             self.lanes.of(log).shrinking.state(log, &state_key(BARRED, item.id.0), &[]);
         }
     }
 
-    /// The log forgets a message.
+    /// Removes a message and its state from the log.
     pub(in crate::core) fn remove(&mut self, log: u32, item: &Item) {
         self.remove_at(log, item.id.0, item.place);
         self.forget_counts(log, item);
     }
 
-    /// As above, one that its queue has never known.
+    /// Removes a message at a location from the log, without its state.
     pub(in crate::core) fn remove_at(&mut self, log: u32, seq: u64, place: enmasse_journal::log::RecordLocation) {
         let removals = &mut self.lanes.of(log).removals;
         let at = removals.iter().rposition(|(queue, _)| *queue == log).unwrap_or_else(|| {
@@ -264,30 +265,30 @@ impl Journal {
         removals[at].1.add(seq, place);
     }
 
-    /// The log keeps how often the delivery of a message has failed, and until when it waits.
+    /// Logs how often the delivery of a message has failed, and the time of its next attempt.
     pub(in crate::core) fn count_failures(&mut self, log: u32, id: u64, failures: u16, due: Option<u64>) {
         let mut value: SmallVec<[u8; 10]> = SmallVec::from_slice(&failures.to_le_bytes());
         value.extend(due.iter().flat_map(|due| due.to_le_bytes()));
         self.lanes.of(log).shrinking.state(log, &state_key(FAILURES, id), &value);
     }
 
-    /// The log keeps which links a message is kept from.
+    /// Logs the links that a message is barred from.
     pub(in crate::core) fn keep_barred(&mut self, log: u32, id: u64, names: &[u64]) {
         let value: Vec<u8> = names.iter().flat_map(|name| name.to_le_bytes()).collect();
         self.lanes.of(log).shrinking.state(log, &state_key(BARRED, id), &value);
     }
 
-    /// The log stores the modified annotations of a message.
+    /// Logs the modified annotations of a message.
     pub(in crate::core) fn keep_annotations(&mut self, log: u32, id: u64, annotations: &[u8]) {
         self.lanes.of(log).shrinking.state(log, &state_key(ANNOTATIONS, id), annotations);
     }
 
-    /// The log forgets a state key of a queue whose message does not exist.
+    /// Deletes a logged state key whose message does not exist.
     pub(in crate::core) fn forget_orphan(&mut self, log: u32, key: &[u8]) {
         self.lanes.of(log).shrinking.state(log, key, &[]);
     }
 
-    /// The log keeps something else of a queue, which a full disk must still take.
+    /// Logs other state of a queue, which a full disk must still accept.
     pub(in crate::core) fn note(&mut self, log: u32, key: &[u8], value: &[u8]) {
         let lane = self.lanes.of(log);
         if !lane.erased.is_empty() {
@@ -296,14 +297,13 @@ impl Journal {
         lane.shrinking.state(log, key, value);
     }
 
-    /// Deletes a state key. It is written after removals, so that a torn batch never makes a held
-    /// message available to other consumers.
+    /// Deletes a state key. The deletion is written after removals, so that a torn batch never
+    /// makes a held message available to other consumers.
     pub(in crate::core) fn erase(&mut self, log: u32, key: &[u8]) {
         self.lanes.of(log).erased.insert((log, key.into()));
     }
 
-    /// A message is to be written with state under this key: a pending deletion of the key goes
-    /// first.
+    /// Writes a pending deletion of a state key before the message that sets the key again.
     pub(in crate::core) fn erase_before(&mut self, log: u32, key: &[u8]) {
         let lane = self.lanes.of(log);
         if !lane.erased.is_empty() && lane.erased.remove(&(log, key.into())) {
@@ -315,11 +315,11 @@ impl Journal {
         self.lanes.of(log).shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
     }
 
-    /// The log drops a queue with all its messages; the log has been notified to remove those in
-    /// `gone`.
+    /// Drops a queue with all its messages from the log, except for those in `gone`, whose removals
+    /// are already in flight.
     pub(in crate::core) fn drop_queue(&mut self, log: u32, queue: &Queue, gone: impl Fn(&Item) -> bool) {
         let mut freed = self.take_freed(log);
-        // A message in flight has no location yet: it is freed when it has one.
+        // A message in flight has no location yet: its record is freed when it has one.
         let here = queue.iter(Seq(0)).filter(|item| item.place.len > 0 && !gone(item));
         here.for_each(|item| freed.add(item.place));
         let lane = self.lanes.of(log);
@@ -328,13 +328,13 @@ impl Journal {
         self.lanes.leave(log);
     }
 
-    /// These go with the messages that they become, or, if the log does not take those, with their
-    /// queue.
+    /// Notes the locations of leaving messages of a deleted queue. The record that stores them
+    /// elsewhere removes them; if the log refuses it, they are freed.
     pub(in crate::core) fn note_leaving(&mut self, at: Key, items: impl Iterator<Item = Item>) {
         self.leaving.extend(items.map(|item| ((at.pack(), item.seq), item.place)));
     }
 
-    /// Locations whose removals are not written any more because the queue is dropped.
+    /// Takes the locations of pending removals of a queue that is dropped.
     fn take_freed(&mut self, log: u32) -> Freed {
         let mut freed = Freed::default();
         for (_, removal) in self.lanes.of(log).removals.extract_if(.., |(queue, _)| *queue == log) {
@@ -343,16 +343,16 @@ impl Journal {
         freed
     }
 
-    /// A message was written whose queue is gone.
-    fn forget_misplaced(&mut self, place: enmasse_journal::log::RecordLocation) {
+    /// Frees the record of a message whose queue was deleted in the meantime.
+    fn free_orphan(&mut self, place: enmasse_journal::log::RecordLocation) {
         let mut freed = Freed::default();
         freed.add(place);
-        self.free_misplaced(&freed);
+        self.free_orphans(&freed);
     }
 
-    /// The same of several. Their queue was dropped in the lane whose batch is being answered, and
-    /// they are freed behind that.
-    pub(in crate::core) fn free_misplaced(&mut self, freed: &Freed) {
+    /// Frees several such records, in the lane whose batch is being answered: there they follow the
+    /// record that dropped their queue.
+    pub(in crate::core) fn free_orphans(&mut self, freed: &Freed) {
         self.lanes.at(self.answering).shrinking.free(freed);
     }
 
@@ -367,7 +367,7 @@ impl Journal {
         lane.in_flight_blocks.push(in_flight.numbered(number));
     }
 
-    /// Writes one block in the place of others.
+    /// Writes one block that replaces others.
     pub(in crate::core) fn store_merged(&mut self, log: u32, merge: &Merge, body: &[u8], in_flight: InFlightBlock) {
         let lane = self.lanes.of(log);
         lane.blocks.begin();
@@ -379,12 +379,12 @@ impl Journal {
         lane.in_flight_blocks.push(in_flight.numbered(number));
     }
 
-    /// The log stores the state of a partition that has no block.
+    /// Logs the state of a partition without blocks.
     pub(in crate::core) fn keep_ended(&mut self, log: u32, ended: &[u8]) {
         self.lanes.of(log).shrinking.state(log, &ENDED_KEY, ended);
     }
 
-    /// The log forgets a partition with all its blocks.
+    /// Drops a partition with all its blocks from the log.
     pub(in crate::core) fn drop_partition(&mut self, log: u32, freed: &Freed) {
         let mut all = self.take_freed(log);
         all.join(freed);
@@ -392,8 +392,8 @@ impl Journal {
         self.lanes.leave(log);
     }
 
-    /// The producers of unwritten messages for an address: they are not notified about these any
-    /// more.
+    /// Removes and returns the producers of unwritten messages for an address: they receive no
+    /// outcome for these any more.
     pub(in crate::core) fn take_settlements(&mut self, at: Key) -> Vec<SettlementTarget> {
         let completions = self.lanes.commits_mut().map(|commit| &mut commit.completion);
         let mine = completions.filter(|completion| {
@@ -402,7 +402,7 @@ impl Journal {
         mine.map(|completion| std::mem::replace(&mut completion.settlement, SettlementTarget::Nothing)).collect()
     }
 
-    /// Copies are planned; only one such batch is on its way at a time.
+    /// Plans a batch of copies. Only one is planned or in flight at a time.
     pub(in crate::core) fn copy(&mut self, batch: WriteBatch, copied: Copied) {
         self.compacting = true;
         self.copying = Some((batch, copied));
@@ -412,20 +412,20 @@ impl Journal {
         self.compacting
     }
 
-    /// The log has answered for the copies, which take the place of what lay in `freed`.
+    /// Ends the copies after the log has answered; the copied records in `freed` can be reclaimed.
     pub(in crate::core) fn end_copies(&mut self, freed: &Freed) {
         self.compacting = false;
         self.copies_in_flight = false;
-        self.lanes.wake_all();
+        self.lanes.mark_all_ready();
         self.lanes.at(LaneId::COPIES).shrinking.free(freed);
     }
 
-    /// Planned copies that are not in flight yet.
+    /// Takes planned copies that are not in flight yet.
     pub(in crate::core) fn take_planned(&mut self) -> Option<(WriteBatch, Copied)> {
         self.copying.take()
     }
 
-    /// The batch of these copies goes to the log.
+    /// Marks copies as in flight.
     pub(in crate::core) fn write_copies(&mut self, copied: Copied) {
         self.copies_in_flight = true;
         let lane = self.lanes.at(LaneId::COPIES);
@@ -433,11 +433,11 @@ impl Journal {
         lane.close_fences(true, false);
     }
 
-    /// The next batch: each lane with records is asked until it has no more.
+    /// The next batch for the log: takes the batches of each ready lane until it has none.
     fn next_batch(&mut self, mut spare: impl FnMut() -> WriteBatch) -> Option<WriteBatch> {
         while let Some(id) = self.lanes.next_ready() {
             let lane = self.lanes.at(id);
-            let again = lane.offers_again();
+            let again = lane.has_refused_batch();
             let batch = lane.take(self.copies_in_flight, &mut self.spares, &mut spare);
             lane.close_fences(batch.is_some(), again);
             match batch {
@@ -451,12 +451,12 @@ impl Journal {
         None
     }
 
-    /// The latest time to offer records again that a full disk refused.
+    /// The latest time to offer refused records again.
     pub(in crate::core) fn next_timeout(&self) -> Option<u64> {
         self.lanes.next_timeout()
     }
 
-    /// Offers that again once its time has come.
+    /// Offers refused records again at that time.
     pub(in crate::core) fn offer_again(&mut self, now_ms: u64) {
         if self.lanes.next_timeout().is_some_and(|at| at <= now_ms) {
             self.lanes.offer_again();
@@ -468,9 +468,9 @@ fn target<'a>(log: u32, admitted: &Admitted, head: &'a [u8; RECORD_BYTES]) -> Ta
     Target { queue: log, seq: admitted.seq.0, head: &head[..admitted.record.encoded_len()] }
 }
 
-/// Whether more than the message itself is written for a queue, or its removal from another: a
-/// group.
-fn is_marked(admitted: &Admitted, commit: &Commit) -> bool {
+/// Whether a group is needed: more than the message itself is written for its queue, or it is
+/// removed from another queue.
+fn needs_group(admitted: &Admitted, commit: &Commit) -> bool {
     commit.completion.from.is_some() || commit.tag.is_some() || admitted.markers.iter().any(Option::is_some)
 }
 
@@ -480,11 +480,11 @@ fn put_markers(batch: &mut WriteBatch, log: u32, admitted: &Admitted, commit: &C
     }
 }
 
-/// Why the log has not taken something.
+/// The error for something that the log has not stored.
 pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
     match refused {
-        // Clients take any outcome but rejected for a success, or for a promise that it is not
-        // stored.
+        // Clients understand every outcome except for rejected as a success or as a promise that
+        // the message is not stored.
         Refused::Unsure(_) => {
             Error::new(condition::INTERNAL_ERROR, format!("{what} may or may not be stored: {refused}"))
         }
@@ -495,7 +495,7 @@ pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
     }
 }
 
-/// Puts a block of a stream into a batch; its number there.
+/// Adds a block of a stream to a batch; returns its number there.
 fn put_block(batch: &mut WriteBatch, log: u32, block: &FilledBlock<'_>) -> usize {
     let number = batch.message(&[Target { queue: log, seq: block.record, head: &block.head }], block.body);
     block.markers.iter().for_each(|marker| put_marker(batch, log, marker));
@@ -507,8 +507,8 @@ fn put_marker(batch: &mut WriteBatch, log: u32, marker: &Marker) {
 }
 
 impl Router {
-    /// The next batch for the log after the turn, if any: to be passed on in this order. Batches of
-    /// different [parts](WriteBatch::part) need no order among each other.
+    /// The next batch for the log after the turn, if any. Pass the batches on in this order;
+    /// batches of different [parts](WriteBatch::part) may be reordered.
     pub fn take_journal(&mut self) -> Option<WriteBatch> {
         let recent = &mut self.storage.bodies.recent;
         let batch = self.storage.journal.next_batch(|| recent.spare());
@@ -519,15 +519,15 @@ impl Router {
         })
     }
 
-    /// Messages came in that the log has not answered for.
+    /// Whether received messages are pending for the log or in flight to it.
     #[must_use]
     pub fn is_storing(&self) -> bool {
         let written = self.storage.journal.lanes.is_idle() && self.storage.journal.copying.is_none();
         !written || !self.schedule.gathering.is_empty() || !self.transactions.waiting.is_empty()
     }
 
-    /// A batch is back from the log, those of one [part](WriteBatch::part) in the order of
-    /// dispatch: its messages are available, and their producers are answered.
+    /// Processes a batch that returned from the log, in the order of dispatch within each
+    /// [part](WriteBatch::part). Its messages become available, and their producers are answered.
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let stopped = matches!(answer.result, Err(Refused::Stopped(_) | Refused::Unsure(_)));
         let lane = LaneId(answer.batch.part());
@@ -584,7 +584,7 @@ impl Router {
         self.process_streams(dirty, links);
     }
 
-    /// Bodies of a written batch stay in memory for a while.
+    /// Keeps the bodies of a written batch in the recent part of the log.
     fn retain_body(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
         match result {
             Ok(()) => self.storage.bodies.recent.keep(batch),
@@ -592,7 +592,8 @@ impl Router {
         }
     }
 
-    /// Records that a full disk refused are offered again, before later ones.
+    /// Processes a batch of removals and state that returned. If a full disk refused it, it is
+    /// offered again before later ones.
     fn forgotten(&mut self, lane: LaneId, batch: WriteBatch, result: &Result<(), Refused>) {
         if matches!(result, Err(Refused::NoRoom(_))) {
             return self.storage.journal.lanes.refuse(lane, batch, self.now_ms);
@@ -610,7 +611,7 @@ impl Router {
             return self.uncommit(commit, &Outcome::Released, links);
         }
         self.free_window(&commit.completion, links);
-        self.left_deleted(&commit.completion);
+        self.take_deleted_location(&commit.completion);
         if let Some((from, seq)) = commit.completion.from
             && let Some(queue) = self.addresses.find_queue_mut(from)
         {
@@ -621,8 +622,8 @@ impl Router {
             queue.opened.messages.committed(commit.seq, place, &mut |effect| effects.push(effect));
             queue.resolve_tag(commit.seq, true, &mut self.storage);
         } else {
-            // Deleted in the meantime, with all its messages.
-            self.storage.journal.forget_misplaced(place);
+            // The queue was deleted in the meantime, with all its messages.
+            self.storage.journal.free_orphan(place);
         }
         self.run_completion(&commit.completion, &Outcome::Accepted, links);
         self.answer_pending_duplicates(commit.at, commit.seq, &Outcome::Accepted, links);
@@ -630,13 +631,13 @@ impl Router {
         self.mark_dirty(commit.at);
     }
 
-    /// A message is not stored; a numbered producer sends no other until its link is attached
-    /// again.
+    /// Processes a message that was not stored. A numbered producer is halted until its link
+    /// attaches again.
     fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
         self.free_window(&commit.completion, links);
         self.halt_numbered(commit.completion.producer);
-        if let Some(place) = self.left_deleted(&commit.completion) {
-            self.storage.journal.forget_misplaced(place);
+        if let Some(place) = self.take_deleted_location(&commit.completion) {
+            self.storage.journal.free_orphan(place);
         }
         if let Some((from, seq)) = commit.completion.from
             && let Some(queue) = self.addresses.find_queue_mut(from)
@@ -652,21 +653,21 @@ impl Router {
         self.answer_pending_duplicates(commit.at, commit.seq, outcome, links);
     }
 
-    /// A message of a producer was not taken: one that numbers them has to start again.
+    /// Halts a numbered producer whose message was not stored, until its link attaches again.
     pub(in crate::core) fn halt_numbered(&mut self, producer: Key) {
         if let Some(producer) = self.producers.get_mut(producer) {
             producer.halted |= producer.producer_name.is_some();
         }
     }
 
-    /// The location of a message whose queue was deleted in the meantime.
-    fn left_deleted(&mut self, completion: &Completion) -> Option<enmasse_journal::log::RecordLocation> {
+    /// Takes the location of a moved message whose queue was deleted in the meantime.
+    fn take_deleted_location(&mut self, completion: &Completion) -> Option<enmasse_journal::log::RecordLocation> {
         let (from, seq) = completion.from.filter(|_| !self.storage.journal.leaving.is_empty())?;
         self.storage.journal.leaving.remove(&(from.pack(), seq))
     }
 
-    /// Answers for a message, unless the address for which that counts was deleted: its producers'
-    /// links were closed, and those that stay were answered then.
+    /// Answers for a message, unless the address of its producer was deleted. Then the links of
+    /// producers were closed, and anonymous links were answered.
     fn run_completion(&mut self, completion: &Completion, outcome: &Outcome, links: &mut impl Links) {
         if self.addresses.get(completion.address).is_some() {
             self.answer(completion.settlement, completion.address, outcome, links);

@@ -1,9 +1,10 @@
-//! Records for the log by address space, each in a lane of its own.
+//! Records for the log by address space: each space has a lane of its own.
 //!
-//! Batches of one lane keep their order. Those of several need none, so the log commits small
-//! batches of one space between the chunks of another's large batch. A group of records, and what
-//! removals name, is of one space. Copies are of all spaces and have a lane of their own: while
-//! they are planned or in flight, nothing writes a removal of their messages.
+//! Batches of one lane keep their order; those of different lanes may be reordered, so the log
+//! commits small batches of one space between the chunks of another's large batch. A group of
+//! records, and the messages that its removals name, belong to one space. Copies belong to all
+//! spaces and have a lane of their own: while they are planned or in flight, no removal of their
+//! messages is written.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -17,12 +18,12 @@ use super::compact::Copied;
 use super::fence::{Fences, Notice};
 use super::journal::Commit;
 
-/// Bytes of records in a batch: what the log commits with one fsync. A larger group has a batch of
-/// its own.
+/// Bytes of records in a batch, which the log commits with one fsync. A larger group gets a batch
+/// of its own.
 const BATCH_BYTES: usize = 4 << 20;
-/// Time until records that a full disk refused are offered again, unless it accepts others before.
+/// Time until refused records are offered again, unless a full disk accepts others before.
 const AGAIN_MS: u64 = 1000;
-/// Lanes without work that are kept for their memory.
+/// Number of unused lanes that are kept to avoid allocations.
 const SPARE_LANES: usize = 8;
 
 /// A lane of this shard.
@@ -35,7 +36,7 @@ impl LaneId {
 
     /// The lane of an address space, by the number of the space.
     pub(in crate::core) fn of_space(space: u32) -> Self {
-        debug_assert!(space != Self::COPIES.0, "a space has the number of the lane of copies");
+        debug_assert!(space != Self::COPIES.0, "the number of a space is reserved for the lane of copies");
         Self(space)
     }
 }
@@ -49,8 +50,8 @@ impl Default for LaneId {
 /// The content of an in-flight batch.
 #[derive(Debug)]
 pub(in crate::core) enum InFlightWrite {
-    /// messages, declared subscriptions, and transactions whose postings are among the messages,
-    /// with their blocks
+    /// messages, declared subscriptions, transactions whose postings are among the messages, and
+    /// blocks of these transactions
     Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>, Vec<InFlightBlock>),
     Blocks(Vec<InFlightBlock>),
     /// removals and state
@@ -60,68 +61,68 @@ pub(in crate::core) enum InFlightWrite {
     Copy(Copied),
 }
 
-/// Messages for the log, and their completions.
+/// A batch that is being built, and its completions.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Growing {
     pub(in crate::core) batch: WriteBatch,
     pub(in crate::core) commits: Vec<Commit>,
-    /// subscriptions that the log is to know of
+    /// subscriptions to declare in the log
     pub(in crate::core) declared: Vec<Key>,
-    /// transactions of which there are groups
+    /// transactions whose groups it contains
     pub(in crate::core) posting: Vec<TransactionId>,
-    /// blocks of those
+    /// blocks of these transactions
     pub(in crate::core) blocks: Vec<InFlightBlock>,
 }
 
-/// Emptied lists that are used again.
+/// Recycled lists.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Spares {
     pub(in crate::core) commits: Vec<Vec<Commit>>,
     pub(in crate::core) removals: Vec<Removal>,
 }
 
-/// Records of one lane: those to be written, and those in flight.
+/// Records of one lane, pending and in flight.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Lane {
     pub(in crate::core) growing: Growing,
-    /// full batches, before that one
-    grown: VecDeque<Growing>,
+    /// full batches, which precede `growing`
+    full_batches: VecDeque<Growing>,
     /// blocks of streams
     pub(in crate::core) blocks: WriteBatch,
     pub(in crate::core) in_flight_blocks: Vec<InFlightBlock>,
     /// removals and state: records that a full disk must still accept
     pub(in crate::core) shrinking: WriteBatch,
-    /// transactions that post nothing
+    /// transactions without postings
     pub(in crate::core) retiring: (WriteBatch, Vec<TransactionId>),
     pub(in crate::core) removals: Vec<(u32, Removal)>,
-    /// keys of state that is to be forgotten
+    /// state keys to delete
     pub(in crate::core) erased: BTreeSet<(u32, Box<[u8]>)>,
     /// removals and state that a full disk refused, to be offered again
     again: Option<WriteBatch>,
-    /// the disk has accepted something since, or enough time has passed
+    /// refused records can be offered again: the disk has accepted others, or the time has passed
     has_room: bool,
-    /// a batch of removals and state is in flight: later ones wait
-    forgetting: bool,
+    /// a batch of removals and state is in flight, and the next one waits for it
+    removals_in_flight: bool,
     /// the contents of the batches in flight
     pub(in crate::core) in_flight: VecDeque<InFlightWrite>,
     /// notices that wait for batches
     pub(in crate::core) fences: Fences,
-    /// it is on the list of lanes to be asked for batches
+    /// it is in the list of ready lanes
     ready: bool,
 }
 
 impl Lane {
-    /// A group of about this many bytes begins. It goes into the next batch if this one would
-    /// become larger than one commit with it, so that what was written before need not wait for it.
+    /// Begins a group of about this many bytes. It starts a new batch if the current one would
+    /// exceed one commit, so that earlier records need not wait for it.
     pub(in crate::core) fn begin_group(&mut self, bytes: usize) -> &mut Growing {
         let batch = &self.growing.batch;
         if !batch.is_empty() && batch.bytes() + bytes > BATCH_BYTES {
-            self.grown.push_back(std::mem::take(&mut self.growing));
+            self.full_batches.push_back(std::mem::take(&mut self.growing));
         }
         &mut self.growing
     }
 
-    /// The next batch, in the order in which they go to the log. `copying`: copies are in flight.
+    /// The next batch, in the order of the log. `copying`: copies are in flight.
     pub(in crate::core) fn take(
         &mut self,
         copying: bool,
@@ -140,20 +141,20 @@ impl Lane {
             self.in_flight.push_back(InFlightWrite::Retire(transactions));
             return Some(batch);
         }
-        // One at a time: a later batch may concern the same keys, and must not be written before.
-        // While copies are in flight, a removal does not know every place of its message.
-        if self.forgetting || copying {
+        // One at a time, because a later batch may contain the same keys and must not be written
+        // first. A removal during a copy would not name the new location of its message.
+        if self.removals_in_flight || copying {
             return None;
         }
         let batch = if self.again.is_some() { self.take_again() } else { self.take_shrinking(spares, spare) }?;
-        self.forgetting = true;
+        self.removals_in_flight = true;
         self.in_flight.push_back(InFlightWrite::Forget);
         Some(batch)
     }
 
     fn take_growing(&mut self, spares: &mut Spares, spare: impl FnOnce() -> WriteBatch) -> Option<WriteBatch> {
-        let Growing { batch, commits, declared, posting, blocks } = match self.grown.pop_front() {
-            Some(grown) => grown,
+        let Growing { batch, commits, declared, posting, blocks } = match self.full_batches.pop_front() {
+            Some(full_batches) => full_batches,
             None if self.growing.batch.is_empty() => return None,
             None => {
                 let commits = spares.commits.pop().unwrap_or_default();
@@ -179,14 +180,13 @@ impl Lane {
         if std::mem::take(&mut self.has_room) { self.again.take() } else { None }
     }
 
-    /// The batch of removals and state that was in flight is back, and was not refused by a full
-    /// disk.
+    /// The batch of removals and state in flight returned, and a full disk has not refused it.
     pub(in crate::core) fn forgotten(&mut self) {
-        self.forgetting = false;
+        self.removals_in_flight = false;
     }
 
-    /// There is a batch that a full disk did not take.
-    pub(in crate::core) fn offers_again(&self) -> bool {
+    /// Whether a batch that a full disk refused waits to be offered again.
+    pub(in crate::core) fn has_refused_batch(&self) -> bool {
         self.again.is_some()
     }
 
@@ -195,24 +195,23 @@ impl Lane {
     }
 
     fn has_messages(&self) -> bool {
-        !(self.growing.batch.is_empty() && self.grown.is_empty() && self.retiring.0.is_empty())
+        !(self.growing.batch.is_empty() && self.full_batches.is_empty() && self.retiring.0.is_empty())
     }
 
-    /// A batch was passed to the log, or there was none; `again`: an earlier one had to be offered
-    /// again.
+    /// Notes for the fences that a batch was passed to the log, or (`dispatched` is false) that
+    /// there was none. `again`: an earlier batch had to be offered again.
     pub(in crate::core) fn close_fences(&mut self, dispatched: bool, again: bool) {
         let left = self.has_removals() || self.has_messages();
         self.fences.dispatched(dispatched, again && self.again.is_none(), !left && self.again.is_none());
     }
 
-    /// Nothing is pending for the log, and nothing is in flight. Records that a full disk refused
-    /// do not count.
+    /// Whether no record is pending or in flight. Records that a full disk refused do not count.
     fn is_idle(&self) -> bool {
         let written = !self.has_messages() && self.blocks.is_empty() && self.in_flight.is_empty();
         written && (!self.has_removals() || self.again.is_some())
     }
 
-    fn is_spent(&self) -> bool {
+    fn is_removable(&self) -> bool {
         self.is_idle() && self.again.is_none() && self.fences.is_empty()
     }
 }
@@ -221,29 +220,29 @@ impl Lane {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Lanes {
     lanes: BTreeMap<LaneId, Box<Lane>>,
-    /// lanes to be asked for batches
+    /// ready lanes: those that may have batches
     ready: Vec<LaneId>,
-    /// lanes with a batch that a full disk refused, and when they are offered again at the latest
+    /// lanes with a batch that a full disk refused, and the latest time to offer these again
     refused: Vec<LaneId>,
     again_ms: Option<u64>,
-    /// notices that wait for nothing
+    /// notices that wait for no batch
     due: Vec<Notice>,
     /// the lanes of queues, by their numbers in the log
     queues: HashMap<u32, LaneId>,
-    /// the queue asked for last: mostly the next one is the same
+    /// cache of the last look-up: mostly the next one is for the same queue
     last: Cell<Option<(u32, LaneId)>>,
     #[expect(clippy::vec_box, reason = "a lane moves between the map and the spares without a copy")]
     spares: Vec<Box<Lane>>,
 }
 
 impl Lanes {
-    /// A queue of the log belongs to this lane.
+    /// Assigns a queue of the log to a lane.
     pub(in crate::core) fn join(&mut self, log: u32, lane: LaneId) {
         self.queues.insert(log, lane);
         self.last.set(None);
     }
 
-    /// A queue of the log is dropped.
+    /// Removes a dropped queue of the log.
     pub(in crate::core) fn leave(&mut self, log: u32) {
         self.queues.remove(&log);
         self.last.set(None);
@@ -261,13 +260,13 @@ impl Lanes {
         lane
     }
 
-    /// The lane of a queue, to be written to.
+    /// The lane of a queue, for writing.
     #[inline]
     pub(in crate::core) fn of(&mut self, log: u32) -> &mut Lane {
         self.at(self.lane_of(log))
     }
 
-    /// A lane, to be written to: it will be asked for batches.
+    /// A lane, for writing; marks it as ready.
     #[inline]
     pub(in crate::core) fn at(&mut self, id: LaneId) -> &mut Lane {
         let spares = &mut self.spares;
@@ -279,19 +278,19 @@ impl Lanes {
         lane
     }
 
-    /// A lane to be asked for batches.
+    /// The next ready lane.
     pub(in crate::core) fn next_ready(&self) -> Option<LaneId> {
         self.ready.last().copied()
     }
 
-    /// The lane that was asked last has no more batches for now.
+    /// Removes the last ready lane from the list: it has no more batches for now.
     pub(in crate::core) fn rest(&mut self) {
         // None was asked.
         let Some(id) = self.ready.pop() else { return };
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.ready = false;
         self.due.append(&mut lane.fences.take_due());
-        if lane.is_spent()
+        if lane.is_removable()
             && let Some(lane) = self.lanes.remove(&id)
             && self.spares.len() < SPARE_LANES
         {
@@ -299,40 +298,41 @@ impl Lanes {
         }
     }
 
-    /// Copies are no longer in flight: removals may be.
-    pub(in crate::core) fn wake_all(&mut self) {
+    /// Marks all lanes as ready, because removals may be in flight again after copies.
+    pub(in crate::core) fn mark_all_ready(&mut self) {
         for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| !lane.ready) {
             lane.ready = true;
             self.ready.push(*id);
         }
     }
 
-    /// Messages that are not on disk.
+    /// Messages that are pending or in flight.
     pub(in crate::core) fn commits_mut(&mut self) -> impl Iterator<Item = &mut Commit> {
         self.lanes.values_mut().flat_map(|lane| {
             let with_log = lane.in_flight.iter_mut().filter_map(|in_flight| match in_flight {
                 InFlightWrite::Store(commits, ..) => Some(commits),
                 _ => None,
             });
-            let to_come = lane.grown.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.commits);
+            let to_come = lane.full_batches.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.commits);
             with_log.chain(to_come).flatten()
         })
     }
 
-    /// A full disk refused a batch of removals and state: it is offered again before later ones.
+    /// Keeps a batch of removals and state that a full disk refused, to offer it again before later
+    /// ones.
     pub(in crate::core) fn refuse(&mut self, id: LaneId, batch: WriteBatch, now_ms: u64) {
         let lane = self.at(id);
-        (lane.forgetting, lane.again, lane.has_room) = (false, Some(batch), false);
+        (lane.removals_in_flight, lane.again, lane.has_room) = (false, Some(batch), false);
         self.refused.push(id);
         self.again_ms.get_or_insert(now_ms.saturating_add(AGAIN_MS));
     }
 
-    /// The latest time to offer records again that a full disk refused.
+    /// The latest time to offer refused records again.
     pub(in crate::core) fn next_timeout(&self) -> Option<u64> {
         self.again_ms
     }
 
-    /// The disk has room, or may have: all lanes offer again what it refused.
+    /// Lets all lanes offer refused records again, because the disk may have room.
     pub(in crate::core) fn offer_again(&mut self) {
         self.again_ms = None;
         for id in std::mem::take(&mut self.refused) {
@@ -340,13 +340,12 @@ impl Lanes {
         }
     }
 
-    /// Nothing is pending for the log, and nothing is in flight.
+    /// Whether no record is pending or in flight.
     pub(in crate::core) fn is_idle(&self) -> bool {
         self.lanes.values().all(|lane| lane.is_idle())
     }
 
-    /// Notices that wait for nothing: of lanes that were written to since they were asked, and of
-    /// those that had nothing to pass on.
+    /// Takes the notices that wait for no batch, also those of ready lanes without pending records.
     pub(in crate::core) fn take_due(&mut self) -> Vec<Notice> {
         let mut due = std::mem::take(&mut self.due);
         for id in &self.ready {

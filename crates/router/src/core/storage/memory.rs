@@ -1,27 +1,27 @@
 //! Messages that are not on disk, in chunks of memory.
 //!
-//! A chunk is given back with its last message. A chunk of which less than a quarter is in use gives
-//! its messages to the chunk that is being filled, so that messages take at most four times their
-//! bytes, and two chunks. A message is therefore found through a slot, whose number is its location;
-//! in the chunk, the number of its slot precedes its bytes.
+//! A chunk is freed with its last message. When less than a quarter of a chunk is in use, its
+//! messages are copied to the chunk that is being filled, so that messages take at most four times
+//! their bytes, plus two chunks. So a message is found through a slot, whose number is in its
+//! location. In the chunk, the slot number precedes the bytes of the message.
 
 use enmasse_journal::queue::RecordLocation;
 
-/// Bytes of a chunk; a larger message makes a larger one.
+/// Bytes of a chunk; a larger message gets a larger chunk.
 const CHUNK_BYTES: usize = 128 << 10;
-/// Emptied chunks kept for their room.
+/// Number of empty chunks that are kept for reuse.
 const SPARE_CHUNKS: usize = 16;
-/// A chunk of which less than this part is in use is vacated.
+/// A chunk is vacated when less than one part in this many is in use.
 const SPARSE_PART: usize = 4;
-/// Bytes before a message: its slot and its length.
+/// Bytes before each message: its slot number and its length.
 const HEAD_BYTES: usize = 8;
 
-/// The place of one message.
+/// Where the bytes of one message are.
 #[derive(Debug, Default)]
 struct Slot {
     chunk: u32,
     start: u32,
-    /// messages that had the slot before: a location names one of them only
+    /// number of messages that had the slot before, so that a location identifies one of them
     generation: u32,
     /// 0: it is free
     holders: u32,
@@ -39,7 +39,7 @@ impl Chunk {
         self.used * SPARSE_PART < self.bytes.capacity()
     }
 
-    /// Made for one large message.
+    /// Whether the chunk was allocated for one large message.
     fn is_large(&self) -> bool {
         self.bytes.capacity() > 2 * CHUNK_BYTES
     }
@@ -57,7 +57,7 @@ pub(in crate::core) struct Memory {
 }
 
 impl Memory {
-    /// Keeps a message, until it is freed as often as there are `holders`.
+    /// Stores a message until each of its `holders` has freed it.
     pub(in crate::core) fn put(&mut self, body: &[u8], holders: u32) -> RecordLocation {
         debug_assert!(holders > 0, "a message without holders is never freed");
         let number = self.free_slots.pop().unwrap_or_else(|| {
@@ -87,8 +87,8 @@ impl Memory {
         chunk.used += body.len() + HEAD_BYTES;
     }
 
-    /// Begins a chunk with room for so many bytes, and for what is left in the one before if that
-    /// is sparse.
+    /// Begins a chunk with room for this many bytes. If the previous one is sparse, its messages
+    /// are copied into the new one.
     fn begin_chunk(&mut self, bytes: usize) -> u32 {
         let at = self.free_chunks.pop().unwrap_or_else(|| {
             self.chunks.push(Chunk::default());
@@ -105,7 +105,7 @@ impl Memory {
         at
     }
 
-    /// Passes the messages of a chunk to `keep`, and gives the chunk up.
+    /// Passes the messages of a chunk to `keep`, and frees the chunk.
     fn vacate(&mut self, at: u32, mut keep: impl FnMut(&mut Self, u32, &[u8])) {
         let Chunk { bytes, .. } = std::mem::take(&mut self.chunks[at as usize]);
         let mut rest = &bytes[..];
@@ -130,7 +130,7 @@ impl Memory {
         self.free_chunks.push(at);
     }
 
-    /// One of the holders of a message needs it no more.
+    /// Ends the use of a message by one of its holders.
     pub(in crate::core) fn free(&mut self, place: RecordLocation) {
         let slot = self.slots.get_mut(place.segment as usize);
         let held = slot.filter(|slot| slot.holders > 0 && slot.generation == place.offset);
@@ -147,7 +147,7 @@ impl Memory {
         chunk.used -= place.len as usize + HEAD_BYTES;
         if self.filling == Some(at) {
             if !chunk.is_large() {
-                // The room that is left is used first. `begin_chunk` vacates it.
+                // The rest of the chunk is filled first. `begin_chunk` vacates it then.
                 if chunk.used == 0 {
                     chunk.bytes.clear();
                 }
@@ -163,7 +163,7 @@ impl Memory {
         }
     }
 
-    /// A message that is here.
+    /// The bytes of a stored message.
     #[inline]
     pub(in crate::core) fn get(&self, place: RecordLocation) -> Option<&[u8]> {
         let slot = self.slots.get(place.segment as usize)?;

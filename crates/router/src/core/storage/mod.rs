@@ -1,4 +1,4 @@
-//! What the code of stored addresses works with: the log, bodies, and the clock of the turn.
+//! Storage: what all stored addresses of a shard use, the log, bodies, and the time of the turn.
 
 mod bodies;
 mod compact;
@@ -25,8 +25,8 @@ pub(super) use journal::{Commit, Completion, Queues, not_stored};
 pub(super) use lanes::LaneId;
 pub use reads::Read;
 
-/// The context of every stored address of a shard. A queue changes its state with it, and leaves
-/// effects on messages that go to other addresses to the router.
+/// The storage of a shard. A queue changes it together with its own state; effects on messages that
+/// move to other addresses are left to the router.
 #[derive(Debug)]
 pub(in crate::core) struct Storage {
     /// the router's time, milliseconds since 1970
@@ -36,7 +36,7 @@ pub(in crate::core) struct Storage {
     pub(in crate::core) bodies: Bodies,
     /// messages that the disk has lost, to be reported
     pub(in crate::core) damaged: LossReports,
-    /// effects of a queue on its messages that have not been carried out
+    /// pending effects of a queue
     pub(in crate::core) effects: Vec<Effect>,
 }
 
@@ -60,32 +60,33 @@ impl Storage {
         self.bodies.set_time(now_ms);
     }
 
-    /// An address is deleted: its lost messages are not reported any more.
+    /// Drops the reports of lost messages of a deleted address.
     pub(in crate::core) fn forget_damaged(&mut self, key: AddressKey) {
         self.damaged.forget(key);
     }
 }
 
 impl Router {
-    /// The key of digests: the same as before the restart.
+    /// Sets the key of digests, which must survive restarts.
     pub fn set_digests(&mut self, digests: Digests) {
         self.storage.digests = digests;
     }
 
-    /// Stands for a link wherever it attaches again: its name and its container's.
+    /// The digest that identifies a link across attachments: of its container id and its name.
     #[must_use]
     pub fn link_digest(&self, container: &str, name: &str) -> u64 {
         self.storage.digests.short(&[container.as_bytes(), &[0xFF], name.as_bytes()].concat())
     }
 
-    /// As [`Router::link_digest`], of a link that can be resumed: only its own user takes it over.
+    /// As [`Router::link_digest`], for a resumable link: includes the user, because only its own
+    /// user may resume it.
     #[must_use]
     pub fn resume_digest(&self, user: Option<&str>, container: &str, name: &str) -> u64 {
         let Some(user) = user else { return self.link_digest(container, name) };
         self.storage.digests.short(&[user.as_bytes(), &[0xFF], container.as_bytes(), &[0xFF], name.as_bytes()].concat())
     }
 
-    /// Bytes of bodies that were read from the disk, or requested, and are needed still.
+    /// Bytes of fetched or requested bodies that are in use.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {
         self.storage.bodies.fetched_bytes()

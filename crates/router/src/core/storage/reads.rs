@@ -1,8 +1,8 @@
 //! Reads of the disk: their results, and retries after failures.
 //!
-//! A failed read says nothing about the message: the disk may recover. It is repeated with a
-//! growing pause. A message that cannot be read for [`OVERDUE_MS`] no longer holds up those behind
-//! it, where the queue's order allows that: see `Router::defer_first`.
+//! A failed read does not mean that the message is lost, because the disk may recover: it is
+//! repeated with a growing pause. Messages may overtake one that cannot be read for [`OVERDUE_MS`],
+//! if the queue's order allows that: see `Router::defer_first`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,10 +12,11 @@ use enmasse_journal::log::{ReadError, RecordLocation};
 const FIRST_MS: u64 = 1000;
 /// The longest pause.
 const PAUSE_MAX_MS: u64 = 30_000;
-/// After so long, messages behind one that cannot be read pass it.
+/// Time after which messages may overtake one that cannot be read.
 pub(in crate::core) const OVERDUE_MS: u64 = 10_000;
-/// Failed locations remembered; beyond that, unused ones are forgotten and start again.
-const PLACES_MAX: usize = 65_536;
+/// Bound of the failed locations. Beyond it, unused ones are forgotten, and their time-out starts
+/// again.
+const FAILING_MAX: usize = 65_536;
 
 /// The result of reading one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum Read {
     Body(Vec<u8>),
     /// the bytes differ from what was written: the message is lost
     Damaged,
-    /// the disk does not answer now
+    /// the read failed; it may succeed later
     Unreadable,
 }
 
@@ -45,12 +46,12 @@ struct Failing {
     again_ms: u64,
 }
 
-/// Places that could not be read.
+/// Locations that could not be read.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Retries {
     now_ms: u64,
     failing: HashMap<RecordLocation, Failing>,
-    /// when which are read again
+    /// locations by the time of their next read
     due: BTreeMap<u64, Vec<RecordLocation>>,
 }
 
@@ -59,14 +60,14 @@ impl Retries {
         self.now_ms = now_ms;
     }
 
-    /// A read has failed. Whether the place has been unreadable for too long to hold others up.
+    /// Records a failed read. Returns whether the location has been unreadable for [`OVERDUE_MS`].
     pub(in crate::core) fn failed(
         &mut self,
         place: RecordLocation,
         is_wanted: impl Fn(RecordLocation) -> bool,
     ) -> bool {
         let now_ms = self.now_ms;
-        if self.failing.len() >= PLACES_MAX {
+        if self.failing.len() >= FAILING_MAX {
             self.failing.retain(|place, _| is_wanted(*place));
         }
         let fresh = Failing { since_ms: now_ms, pause_ms: FIRST_MS, again_ms: 0 };
@@ -82,7 +83,7 @@ impl Retries {
         overdue
     }
 
-    /// It was read, or is not needed any more.
+    /// Forgets a location that was read or is not needed any more.
     #[inline]
     pub(in crate::core) fn forget(&mut self, place: RecordLocation) {
         if !self.failing.is_empty() {
@@ -90,9 +91,9 @@ impl Retries {
         }
     }
 
-    /// Whether a place that is requested has failed and is read again later; then whether it is
-    /// overdue.
-    pub(in crate::core) fn pauses(&mut self, place: RecordLocation) -> Option<bool> {
+    /// If the location has failed and its pause has not passed, schedules its next read and returns
+    /// whether it is overdue.
+    pub(in crate::core) fn overdue_if_paused(&mut self, place: RecordLocation) -> Option<bool> {
         if self.failing.is_empty() {
             return None;
         }
@@ -104,12 +105,12 @@ impl Retries {
         Some(self.now_ms >= failing.since_ms + OVERDUE_MS)
     }
 
-    /// When the next is read again.
+    /// The time of the next retry.
     pub(in crate::core) fn next_ms(&self) -> Option<u64> {
         self.due.keys().next().copied()
     }
 
-    /// Locations whose pause has passed.
+    /// Takes the locations whose pause has passed.
     pub(in crate::core) fn take_due(&mut self) -> Vec<RecordLocation> {
         let later = self.due.split_off(&(self.now_ms + 1));
         std::mem::replace(&mut self.due, later).into_values().flatten().collect()
@@ -131,7 +132,7 @@ mod tests {
             let overdue = retries.failed(PLACE, |_| true);
             assert_eq!(overdue, at >= OVERDUE_MS, "at {at}");
             read_at.push(at);
-            at = retries.next_ms().expect("it is read again");
+            at = retries.next_ms().expect("a retry is scheduled");
             retries.set_time(at);
             assert_eq!(retries.take_due(), [PLACE]);
         }
@@ -142,12 +143,12 @@ mod tests {
     fn a_second_request_waits_for_the_pause() {
         let mut retries = Retries::default();
         retries.failed(PLACE, |_| true);
-        assert_eq!(retries.pauses(PLACE), Some(false));
+        assert_eq!(retries.overdue_if_paused(PLACE), Some(false));
         retries.set_time(1000);
         assert_eq!(retries.take_due(), [PLACE]);
-        assert_eq!(retries.pauses(PLACE), None, "now it may be read");
+        assert_eq!(retries.overdue_if_paused(PLACE), None, "the pause has passed");
         retries.failed(PLACE, |_| true);
         retries.forget(PLACE);
-        assert_eq!(retries.pauses(PLACE), None);
+        assert_eq!(retries.overdue_if_paused(PLACE), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Messages coming in: which partition they are for, and whether they came before.
+//! Incoming messages of a stream: the choice of their partition, and duplicate detection.
 
 use enmasse_amqp::codec::envelope::Envelope;
 use enmasse_amqp::codec::stamp::{STAMP_BYTES_MAX, Stamp};
@@ -13,7 +13,7 @@ use super::super::message::SettlementTarget;
 use super::super::{Links, Router};
 use super::Stream;
 
-/// Bytes of a block for each message, in addition to the message.
+/// Bytes in a block that precede each message.
 const PREFIX_BYTES: usize = 12;
 
 /// The partition of a message, and its identity there.
@@ -30,8 +30,8 @@ pub(in crate::core) struct Waiting {
 }
 
 impl Router {
-    /// A whole message for the stream of its producer's address.
-    pub(in crate::core) fn take_into_stream(
+    /// Processes a whole message for a stream.
+    pub(in crate::core) fn receive_into_stream(
         &mut self,
         from: Key,
         arriving: &Arriving,
@@ -45,7 +45,7 @@ impl Router {
         }
     }
 
-    /// A message that is part of no transaction.
+    /// Offers a message outside of transactions to its partition.
     fn offer_new(
         &mut self,
         from: Key,
@@ -71,7 +71,8 @@ impl Router {
         match part.partition.offer(self.now_ms, identity) {
             Offer::New => {}
             Offer::Duplicate { of: Some(original) } if settlement != SettlementTarget::Nothing => {
-                // Its original may still be refused: a message accepted before could be lost.
+                // The original may still be refused; accepting the duplicate now could lose the
+                // message.
                 part.pending_duplicates
                     .entry(original)
                     .or_default()
@@ -98,7 +99,7 @@ impl Router {
         self.update_producer_back_pressure(from, waiting, links);
     }
 
-    /// As above, for a message within a transaction: errors of the message itself are found now.
+    /// Adds a message to its transaction. Errors of the message itself are reported now.
     fn add_stream_posting(
         &mut self,
         from: Key,
@@ -122,8 +123,8 @@ impl Router {
         self.add_posting(from, arriving, (head, Some(place), body), links);
     }
 
-    /// A transaction has a message for a partition: whether it is to be stored. Nothing is with the
-    /// log of it.
+    /// Whether a message of a transaction is new in its partition. None of its partition is in
+    /// flight to the log.
     pub(in crate::core) fn offer_to_stream(
         &mut self,
         at: Key,
@@ -133,14 +134,13 @@ impl Router {
         let stream = self.addresses.stream_mut(at);
         match stream.parts[number as usize].partition.offer(now_ms, identity) {
             Offer::New => Ok(true),
-            // Its original gathers, and goes to the log with the transaction.
+            // The original is gathered, and is written with the transaction.
             Offer::Duplicate { .. } => Ok(false),
             Offer::TooManyProducers => Err(refused(Refusal::NumberedProducers)),
         }
     }
 
-    /// A message of a transaction that is being committed gathers behind all others of its
-    /// partition.
+    /// Gathers a message of a commit behind all others of its partition.
     pub(in crate::core) fn gather_posted(
         &mut self,
         at: Key,
@@ -152,7 +152,7 @@ impl Router {
         let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[place.0 as usize];
         if matches!(part.partition.offer(now_ms, place.1), Offer::Duplicate { .. }) {
-            // One of the same transaction.
+            // A duplicate within the same transaction.
             self.addresses[at].stats.accepted += 1;
             return;
         }
@@ -162,8 +162,8 @@ impl Router {
         }
     }
 
-    /// A partition has messages for the log: at the end of the turn, if the log has none of it
-    /// then.
+    /// Lists a partition with gathered messages. They are written at the end of the turn, unless
+    /// messages of the partition are in flight.
     pub(super) fn list_gathered(&mut self, at: Key, number: u32) {
         let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[number as usize];
@@ -177,7 +177,7 @@ impl Router {
     }
 }
 
-/// Puts a message behind those that wait in its partition; `None`: its annotations are no map.
+/// Gathers a message behind those of its partition; `None` if its annotations are not a map.
 fn gather(
     partition: &mut Partition,
     now_ms: u64,
@@ -219,8 +219,8 @@ impl Stream {
         }
     }
 
-    /// The partition of a message: as it names, else that of its group, else in turn. A possible
-    /// duplicate goes to the same partition, where it is known: that of its producer, or of its id.
+    /// The partition of a message: the one that it names, else that of its group, else that of its
+    /// producer or its id, where a duplicate is detected, else the next in turn.
     fn choose(
         &mut self,
         digests: &Digests,

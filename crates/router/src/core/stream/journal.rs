@@ -13,24 +13,24 @@ use super::super::{Links, Router};
 use super::incoming::Waiting;
 use super::{Part, Stream};
 
-/// Blocks of one partition that are written again in one batch.
+/// Blocks of streams that are copied in one batch.
 const COPIES: usize = 16;
 
-/// A block that was given to the log.
+/// A block in flight to the log.
 #[derive(Debug)]
 pub(in crate::core) struct InFlightBlock {
     /// its number in the batch
     number: usize,
     at: Key,
     partition: u32,
-    what: What,
+    write: BlockWrite,
 }
 
 #[derive(Debug)]
-enum What {
+enum BlockWrite {
     /// messages, in this many bytes
     Store { bytes: u64 },
-    /// one block in the place of others
+    /// one block that replaces others
     Merge { record: u64, blocks: Vec<(u64, RecordLocation)> },
 }
 
@@ -40,7 +40,7 @@ impl InFlightBlock {
     }
 }
 
-/// A block in memory that is part of a transaction on its way.
+/// A block in memory that belongs to a transaction in flight.
 #[derive(Debug)]
 pub(in crate::core) struct MemoryBlock {
     at: Key,
@@ -49,10 +49,10 @@ pub(in crate::core) struct MemoryBlock {
     bytes: u64,
 }
 
-/// A block that the log writes again somewhere else.
+/// A copied block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct CopiedBlock {
-    /// its partition, as the log knows it
+    /// number of its partition in the log
     log: u32,
     at: Key,
     partition: u32,
@@ -60,7 +60,7 @@ pub(in crate::core) struct CopiedBlock {
     from: RecordLocation,
 }
 
-/// Passes the gathered messages of a partition to the log, by `store`, or to memory.
+/// Writes the gathered messages of a partition as a block: to the log with `store`, or to memory.
 fn write_gathered(
     at: Key,
     partition: u32,
@@ -73,15 +73,18 @@ fn write_gathered(
     part.partition.flush(|block| {
         let bytes = block.body.len() as u64;
         match part.log {
-            Some(log) => store(log, block, InFlightBlock { number: 0, at, partition, what: What::Store { bytes } }),
+            Some(log) => {
+                store(log, block, InFlightBlock { number: 0, at, partition, write: BlockWrite::Store { bytes } })
+            }
             None => kept.push(MemoryBlock { at, partition, place: bodies.put(block.body, 1), bytes }),
         }
     });
 }
 
 impl Stream {
-    /// Adjacent small blocks become one: read, written again at the end, and removed from their old
-    /// locations, in one group of records. Whether a partition waits for bodies.
+    /// Merges adjacent small blocks: they are read, written again as one at the end, and removed
+    /// from their old locations, in one group of records. Returns whether a partition waits for
+    /// bodies.
     pub(super) fn merge_blocks(&mut self, at: Key, storage: &mut Storage) -> bool {
         let mut waits = false;
         for (number, part) in (0..).zip(&mut self.parts) {
@@ -90,7 +93,7 @@ impl Stream {
         waits
     }
 
-    /// Puts blocks that lie in a segment into a batch, to be written again.
+    /// Adds the blocks in a segment to a batch of copies.
     fn copy_blocks(&mut self, at: Key, segment: u32, batch: &mut WriteBatch, copied: &mut Vec<CopiedBlock>) {
         for (partition, part) in (0..).zip(&mut self.parts) {
             let Some(log) = part.log else { continue };
@@ -106,7 +109,7 @@ impl Stream {
 }
 
 impl Part {
-    /// Merges its small blocks, if that is due. Whether it waits for their bodies.
+    /// Merges its small blocks, if that is due. Returns whether it waits for their bodies.
     fn merge(&mut self, at: Key, number: u32, storage: &mut Storage) -> bool {
         let Storage { bodies, journal, .. } = storage;
         // Too few small blocks stand together.
@@ -129,13 +132,13 @@ impl Part {
             let parts: Vec<&[u8]> = merge.blocks.iter().filter_map(|(_, place)| bodies.get(*place, on_disk)).collect();
             let body = parts.concat();
             match self.log {
-                // One of them is damaged: a reader will find that out.
+                // One of them is damaged; a reader detects and counts that.
                 _ if parts.len() < merge.blocks.len() => {
                     self.partition.merged(merge.record, None);
                 }
                 Some(log) => {
-                    let what = What::Merge { record: merge.record, blocks: merge.blocks.clone() };
-                    let in_flight = InFlightBlock { number: 0, at, partition: number, what };
+                    let write = BlockWrite::Merge { record: merge.record, blocks: merge.blocks.clone() };
+                    let in_flight = InFlightBlock { number: 0, at, partition: number, write };
                     journal.store_merged(log, &merge, &body, in_flight);
                 }
                 None => {
@@ -151,16 +154,16 @@ impl Part {
 }
 
 impl Router {
-    /// The end of a turn: gathered messages go to the log, unless it is writing for the same
-    /// partition.
+    /// Writes gathered messages at the end of a turn, except for partitions that have messages in
+    /// flight.
     pub(in crate::core) fn write_gathered_streams(&mut self, links: &mut impl Links) {
         if self.schedule.gathering.is_empty() {
             return;
         }
-        // Commits wait for blocks in flight, and go before later ones.
+        // A commit that waits for a block in flight is written before later messages.
         let awaited = self.awaited_partitions();
         for at in std::mem::take(&mut self.schedule.gathering) {
-            // It was deleted in the meantime.
+            // The stream was deleted in the meantime.
             let Some(key) = self.addresses.get(at).map(|address| address.declared.key) else { continue };
             let stream = self.addresses.stream_mut(at);
             let mut kept = Vec::new();
@@ -181,8 +184,8 @@ impl Router {
         }
     }
 
-    /// A transaction has messages for partitions: all that these have gathered goes to the log in
-    /// its group, and stays in memory where that has nothing of them.
+    /// Writes all gathered messages of the partitions of a transaction: those on disk with its
+    /// group. Returns the blocks in memory.
     pub(in crate::core) fn write_posted(&mut self, partitions: &BTreeSet<(Key, u32)>) -> Vec<MemoryBlock> {
         let mut kept = Vec::new();
         for (at, number) in partitions {
@@ -196,7 +199,7 @@ impl Router {
         kept
     }
 
-    /// Blocks in memory can be read.
+    /// Makes blocks in memory readable.
     pub(in crate::core) fn keep_blocks(&mut self, kept: Vec<MemoryBlock>, links: &mut impl Links) {
         let mut dirty: Vec<Key> = Vec::new();
         for MemoryBlock { at, partition, place, bytes } in kept {
@@ -210,7 +213,7 @@ impl Router {
         self.process_streams(dirty, links);
     }
 
-    /// Blocks in memory are none: the log has not taken the transaction they are of.
+    /// Drops blocks in memory whose transaction the log has refused.
     pub(in crate::core) fn refuse_blocks(&mut self, kept: Vec<MemoryBlock>, refused: &Refused, links: &mut impl Links) {
         for MemoryBlock { at, partition, place, .. } in kept {
             self.storage.bodies.free(place);
@@ -230,7 +233,7 @@ impl Router {
         }
     }
 
-    /// Blocks are back from the log, in their batch.
+    /// Processes blocks that returned from the log in a batch. Returns the streams to process.
     pub(in crate::core) fn blocks_journaled(
         &mut self,
         batch: &WriteBatch,
@@ -239,18 +242,20 @@ impl Router {
         links: &mut impl Links,
     ) -> Vec<Key> {
         let mut dirty: Vec<Key> = Vec::new();
-        for InFlightBlock { number, at, partition, what } in in_flight_blocks {
+        for InFlightBlock { number, at, partition, write } in in_flight_blocks {
             if self.addresses.find_stream(at).is_none() {
-                self.forget_block(result.is_ok().then(|| batch.place(number)), what);
+                self.forget_block(result.is_ok().then(|| batch.place(number)), write);
                 continue;
             }
             if dirty.last() != Some(&at) {
                 dirty.push(at);
             }
-            match (what, result) {
-                (What::Store { bytes }, Ok(())) => self.block_stored(at, partition, batch.place(number), bytes, links),
-                (What::Store { .. }, Err(refused)) => self.block_refused(at, partition, refused, links),
-                (What::Merge { record, blocks }, result) => {
+            match (write, result) {
+                (BlockWrite::Store { bytes }, Ok(())) => {
+                    self.block_stored(at, partition, batch.place(number), bytes, links)
+                }
+                (BlockWrite::Store { .. }, Err(refused)) => self.block_refused(at, partition, refused, links),
+                (BlockWrite::Merge { record, blocks }, result) => {
                     let place = result.is_ok().then(|| batch.place(number));
                     let stream = self.addresses.stream_mut(at);
                     if stream.parts[partition as usize].partition.merged(record, place).is_some() {
@@ -262,23 +267,23 @@ impl Router {
         dirty
     }
 
-    /// The log has written for a deleted stream.
-    fn forget_block(&mut self, place: Option<RecordLocation>, what: What) {
+    /// Frees the records of a block whose stream was deleted in the meantime.
+    fn forget_block(&mut self, place: Option<RecordLocation>, write: BlockWrite) {
         let mut freed = Freed::default();
-        match (place, what) {
+        match (place, write) {
             (Some(place), _) => freed.add(place),
-            // They were to go with the merge.
-            (None, What::Merge { blocks, .. }) => blocks.iter().for_each(|(_, place)| freed.add(*place)),
-            (None, What::Store { .. }) => {}
+            // The merge would have removed them.
+            (None, BlockWrite::Merge { blocks, .. }) => blocks.iter().for_each(|(_, place)| freed.add(*place)),
+            (None, BlockWrite::Store { .. }) => {}
         }
-        self.storage.journal.free_misplaced(&freed);
+        self.storage.journal.free_orphans(&freed);
     }
 
     fn block_stored(&mut self, at: Key, number: u32, place: RecordLocation, bytes: u64, links: &mut impl Links) {
         let stream = self.addresses.stream_mut(at);
         let count = stream.parts[number as usize].partition.committed(place, bytes);
         self.answer_waiting(at, number, count, &Outcome::Accepted, links);
-        self.go_on_gathering(at, number);
+        self.continue_gathering(at, number);
     }
 
     fn block_refused(&mut self, at: Key, number: u32, refused: &Refused, links: &mut impl Links) {
@@ -289,10 +294,10 @@ impl Router {
         refusing.into_iter().for_each(|producer| self.halt_numbered(producer));
         let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
         self.answer_waiting(at, number, count, &outcome, links);
-        self.go_on_gathering(at, number);
+        self.continue_gathering(at, number);
     }
 
-    fn go_on_gathering(&mut self, at: Key, number: u32) {
+    fn continue_gathering(&mut self, at: Key, number: u32) {
         if self.addresses.stream(at).parts[number as usize].partition.may_flush() {
             self.list_gathered(at, number);
         }
@@ -324,9 +329,9 @@ impl Router {
         }
     }
 
-    /// Windows of producers move on; messages of one producer mostly stand together.
+    /// Frees the windows of producers. Messages of one producer are mostly adjacent.
     fn free_windows(&mut self, at: Key, answered: &[Waiting], links: &mut impl Links) {
-        self.uncount(at, answered.iter());
+        self.release_answered_bytes(at, answered.iter());
         for run in answered.chunk_by(|one, other| one.producer == other.producer) {
             let key = run[0].producer;
             let Some(producer) = self.producers.get_mut(key) else { continue };
@@ -337,13 +342,13 @@ impl Router {
         }
     }
 
-    /// Messages that were received wait for the log no longer.
-    fn uncount<'a>(&mut self, at: Key, answered: impl Iterator<Item = &'a Waiting>) {
-        let (messages, bytes) = received_of(answered);
+    /// Ends the count of received messages that the log has answered for.
+    fn release_answered_bytes<'a>(&mut self, at: Key, answered: impl Iterator<Item = &'a Waiting>) {
+        let (messages, bytes) = received_totals(answered);
         self.received.remove(self.addresses[at].account, messages, bytes);
     }
 
-    /// Puts blocks that lie in a segment into a batch, to be written again.
+    /// Adds the blocks in a segment to a batch of copies.
     pub(in crate::core) fn copy_blocks(&mut self, segment: u32, batch: &mut WriteBatch) -> Vec<CopiedBlock> {
         let mut copied = Vec::new();
         for (at, address) in self.addresses.iter_mut() {
@@ -356,7 +361,7 @@ impl Router {
         copied
     }
 
-    /// Blocks lie elsewhere now; without a batch they lie where they lay.
+    /// Applies the result of copies of blocks; without a batch they were refused.
     pub(in crate::core) fn blocks_moved(
         &mut self,
         batch: Option<&WriteBatch>,
@@ -370,7 +375,7 @@ impl Router {
                 stream.is_some_and(|stream| stream.parts[copy.partition as usize].partition.moved(copy.record, place));
             match place {
                 Some(_) if known => freed.add(copy.from),
-                // It was deleted with its stream, which has freed where it lay.
+                // The stream was deleted in the meantime, and has freed the old location.
                 Some(place) => freed.add(place),
                 None => {}
             }
@@ -378,8 +383,8 @@ impl Router {
     }
 }
 
-/// How many messages were received from producers, and their bytes.
-pub(super) fn received_of<'a>(waiting: impl Iterator<Item = &'a Waiting>) -> (usize, usize) {
+/// The number of messages that were received from producers, and their bytes.
+pub(super) fn received_totals<'a>(waiting: impl Iterator<Item = &'a Waiting>) -> (usize, usize) {
     let received = waiting.filter(|waiting| waiting.producer != Key::NONE);
     received.fold((0, 0), |(messages, bytes), waiting| (messages + 1, bytes + waiting.bytes as usize))
 }

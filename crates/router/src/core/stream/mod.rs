@@ -1,10 +1,11 @@
-//! Streams: messages in order in the partitions of an address, for any number of readers, which do
+//! Streams: ordered messages in the partitions of an address, for any number of readers, which do
 //! not consume them.
 //!
-//! `enmasse_journal::stream` decides about partitions. Here it meets attachments: `incoming` takes
-//! messages in, `journal` passes them to the log in blocks and answers producers when these are
-//! written, `reading` dispatches them to readers. A reader is a place in each partition it reads;
-//! it copies bytes out of blocks, which all readers share.
+//! `enmasse_journal::stream` makes the decisions about partitions; this module connects it to
+//! attachments. `incoming` receives messages, `journal` writes them to the log in blocks and
+//! answers producers when these are on disk, `reading` dispatches them to readers. A reader has a
+//! position in each partition that it reads, and copies messages out of blocks, which all readers
+//! share.
 
 mod incoming;
 mod journal;
@@ -28,7 +29,7 @@ use super::treatment::Treatment;
 use super::{AddressKey, Declared, Links, Router};
 
 pub(super) use incoming::{PartitionIdentity, Waiting};
-use journal::received_of;
+use journal::received_totals;
 pub(super) use journal::{CopiedBlock, InFlightBlock, MemoryBlock};
 pub(super) use reading::Reading;
 pub use reading::Start;
@@ -36,7 +37,7 @@ pub use reading::Start;
 /// Link property of an attach reply: the partitions of a stream (`docs/contracts.md` 9).
 const PROPERTY: &str = "enmasse:stream";
 
-/// The stored side of a stream.
+/// The state of a stream.
 #[derive(Debug)]
 pub struct Stream {
     /// the name that clients use for the address
@@ -45,14 +46,14 @@ pub struct Stream {
     uid: Box<str>,
     settings: Settings,
     parts: Vec<Part>,
-    /// the partition of the next message that names none
+    /// the partition of the last message that was assigned in turn
     turn: u32,
     producers: u32,
     /// partitions with messages for the log
     gathered: Vec<u32>,
-    /// it is on the list of those that wait for bodies
-    pub(super) awaits: bool,
-    /// the earliest time to process it
+    /// it is on the list of addresses that wait for bodies
+    pub(super) awaits_bodies: bool,
+    /// the time for which its timer is set
     armed_ms: Option<u64>,
     /// messages missing after the restart, by partition
     lost: Vec<(u32, Lost)>,
@@ -63,16 +64,16 @@ pub struct Stream {
 /// One partition.
 #[derive(Debug)]
 struct Part {
-    /// its number in the log; without one its messages are in memory only
+    /// its number in the log; `None`: its messages are in memory only
     log: Option<u32>,
     partition: Partition,
     /// producers that wait for messages to be on disk, in order
     waiting: VecDeque<Waiting>,
-    /// duplicates that wait for their originals, by the original's ticket
+    /// pending duplicates, by the ticket of their original
     pending_duplicates: HashMap<u64, Vec<PendingDuplicate>>,
-    /// it is among the stream's gathered
+    /// it is in `gathered` of the stream
     listed: bool,
-    /// blocks that were read to be merged
+    /// blocks that were fetched for a merge
     merging: Vec<RecordLocation>,
 }
 
@@ -88,15 +89,15 @@ impl Stream {
             turn: 0,
             producers: 0,
             gathered: Vec::new(),
-            awaits: false,
+            awaits_bodies: false,
             armed_ms: None,
             lost: Vec::new(),
             superfluous: Vec::new(),
         }
     }
 
-    /// With one more partition, without messages; `log` is its number in the log, `None` keeps its
-    /// messages in memory only.
+    /// Adds an empty partition. `log` is its number in the log; `None` keeps its messages in memory
+    /// only.
     #[must_use]
     pub fn with_partition(mut self, log: Option<u32>) -> Self {
         let partition = Partition::new(&self.settings);
@@ -104,7 +105,7 @@ impl Stream {
         self
     }
 
-    /// With one more partition, as the log knows it.
+    /// Adds a partition as recovered from the log.
     #[must_use]
     pub fn with_restored(mut self, recovered: &RecoveredQueue) -> Self {
         let Restored { partition, superfluous, lost } = Partition::restore(&self.settings, recovered);
@@ -126,7 +127,7 @@ impl Stream {
         });
     }
 
-    /// Bytes of one message at most.
+    /// The bound of the bytes of one message.
     pub(super) const fn message_bytes(&self) -> u32 {
         self.settings.limits.message_bytes
     }
@@ -150,23 +151,23 @@ impl Stream {
         Value::List(partitions.collect())
     }
 
-    /// The same as properties of an attach reply.
+    /// The description as properties of an attach reply.
     pub(super) fn properties(&self) -> Fields {
         vec![(Symbol::constant(PROPERTY), self.described())]
     }
 
-    /// The number in the log of a partition that has gathered something for it.
+    /// The number in the log of a partition with gathered messages for it.
     pub(super) fn gathered_for_log(&self, number: u32) -> Option<u32> {
         let part = &self.parts[number as usize];
         part.log.filter(|_| part.partition.may_flush())
     }
 
-    /// Something of a partition is with the log.
+    /// Whether a block of a partition is in flight.
     pub(super) fn is_under_way(&self, number: u32) -> bool {
         self.parts.get(number as usize).is_some_and(|part| part.partition.is_under_way())
     }
 
-    /// One more producer, if there may be.
+    /// Counts a producer, unless the bound is reached.
     pub(super) fn attach_producer(&mut self) -> Result<(), Error> {
         let most = self.settings.limits.producers;
         if self.producers >= most {
@@ -180,7 +181,7 @@ impl Stream {
         self.producers -= 1;
     }
 
-    /// The producers that wait for messages to be on disk, and for originals of their duplicates.
+    /// Removes and returns the settlement targets of waiting messages and pending duplicates.
     pub(super) fn take_settlements(&mut self) -> Vec<SettlementTarget> {
         let mut settlement = Vec::new();
         for part in &mut self.parts {
@@ -195,7 +196,7 @@ impl Stream {
         settlement
     }
 
-    /// Retention removes whole blocks.
+    /// Removes the blocks that exceed retention.
     fn retire_blocks(&mut self, storage: &mut Storage) {
         for part in &mut self.parts {
             let mut any = false;
@@ -220,16 +221,17 @@ impl Stream {
         schedule.rearm(&mut self.armed_ms, next, key, at);
     }
 
-    /// Messages of producers wait for the log no longer.
-    pub(super) fn uncount_waiting(&self, account: Account, received: &mut Received) {
-        let (messages, bytes) = received_of(self.parts.iter().flat_map(|part| &part.waiting));
+    /// Ends the count of received messages that wait for the log.
+    pub(super) fn release_waiting_bytes(&self, account: Account, received: &mut Received) {
+        let (messages, bytes) = received_totals(self.parts.iter().flat_map(|part| &part.waiting));
         received.remove(account, messages, bytes);
     }
 
-    /// The address is deleted: so are its messages. Those of producers wait for the log no longer.
+    /// Deletes all messages of a stream whose address is deleted, and ends the count of those that
+    /// wait for the log.
     pub(super) fn clear(&self, key: AddressKey, account: Account, parts: (&mut Schedule, &mut Received, &mut Storage)) {
         let (schedule, received, storage) = parts;
-        self.uncount_waiting(account, received);
+        self.release_waiting_bytes(account, received);
         schedule.disarm(self.armed_ms, key);
         for part in &self.parts {
             part.merging.iter().for_each(|place| storage.bodies.release(*place));
@@ -268,7 +270,7 @@ fn exceeded(what: &str) -> Error {
 }
 
 impl Router {
-    /// A stream lives here from now on. One that is known by that key keeps its messages.
+    /// Opens a stream on this shard. An open one with this key keeps its messages.
     pub fn open_stream(&mut self, declared: Declared, mut stream: Stream, links: &mut impl Links) {
         let key = self.address(declared);
         if self.addresses.find_stream(key).is_some() {
@@ -287,7 +289,7 @@ impl Router {
         self.process_stream(key, links);
     }
 
-    /// The settings of a stream change, and it has more partitions, by their numbers in the log.
+    /// Changes the settings of a stream, and adds partitions by their numbers in the log.
     pub fn change_stream(
         &mut self,
         key: AddressKey,
@@ -313,7 +315,7 @@ impl Router {
         self.process_stream(key, links);
     }
 
-    /// The statistics of every stream that lives here.
+    /// The statistics of every stream of this shard.
     pub fn stream_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
         self.addresses.iter().filter_map(|(_, address)| {
             let Treatment::Stream(stream) = &address.treatment else { return None };
@@ -335,7 +337,7 @@ impl Router {
         }
     }
 
-    /// The time that was set has come.
+    /// Processes a stream whose timer expired.
     pub(super) fn stream_timeout(&mut self, at: Key, links: &mut impl Links) {
         let stream = self.addresses.stream_mut(at);
         stream.armed_ms = None;

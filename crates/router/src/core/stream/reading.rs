@@ -1,9 +1,8 @@
-//! Messages going out: each reader has a place in each partition it reads, and copies what stands
-//! there.
+//! Dispatch of messages to readers: each reader has a position in each partition that it reads.
 //!
-//! Blocks come from the newest part of the log in memory, or from the disk: two are read ahead of a
-//! reader that has room, shared with other readers of the same blocks, and kept for a while after.
-//! A reader without room keeps none.
+//! Blocks are read from the recent part of the log in memory, or from disk. Two blocks are read
+//! ahead of a reader with room, shared with other readers of these blocks, and kept as idle
+//! afterwards. A reader without room keeps no block.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use super::{Stream, exceeded};
 
 /// Messages that one reader examines in a turn.
 const SHARE_MESSAGES: u32 = 4096;
-/// Bytes dispatched to it in a turn; at least one message.
+/// Bytes dispatched to one reader in a turn; at least one message.
 const SHARE_BYTES: usize = 512 << 10;
 /// Blocks read ahead of a reader.
 const AHEAD_BLOCKS: usize = 2;
@@ -31,7 +30,7 @@ const AHEAD_BLOCKS: usize = 2;
 /// Where a reader begins: `rabbitmq:stream-offset-spec`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// the oldest message kept
+    /// the oldest retained message
     First,
     /// the newest message
     Last,
@@ -40,7 +39,7 @@ pub enum Start {
     Next,
     /// an offset
     Offset(u64),
-    /// the first message not older than a time, milliseconds since 1970
+    /// the first message that is not older than a time, milliseconds since 1970
     Time(u64),
 }
 
@@ -48,70 +47,71 @@ pub enum Start {
 #[derive(Debug)]
 pub(in crate::core) struct Reading {
     selector: Option<Arc<Selector>>,
-    /// the names it wants of those that the address covers
+    /// the requested names of those that the address covers
     filter: Option<Filter>,
-    /// the address's own name is one of them
-    wants_own: bool,
-    /// producers do not wait for outcomes
+    /// the address's own name is requested
+    matches_own_name: bool,
+    /// its deliveries are sent settled
     settled: bool,
     positions: Vec<Position>,
     /// the partition whose turn it is
     turn: usize,
 }
 
-/// A reader's place in a partition.
+/// The position of a reader in a partition.
 #[derive(Debug)]
 struct Position {
     partition: u32,
     /// offset of the next message
     next: u64,
-    /// nothing older is wanted, milliseconds since 1970
+    /// older messages are skipped, milliseconds since 1970
     since_ms: u64,
-    /// it requested the oldest there is, and has had nothing yet
-    at_first: bool,
-    within: Option<Within>,
-    /// blocks that were requested
+    /// it requested the oldest message and has examined none yet: retention may move it
+    from_oldest: bool,
+    within: Option<BlockPosition>,
+    /// requested blocks, to be released
     held: Vec<RecordLocation>,
 }
 
-/// The block that a reader is in.
+/// The position of a reader within a block.
 #[derive(Clone, Copy, Debug)]
-struct Within {
+struct BlockPosition {
     place: RecordLocation,
-    /// offset behind its last message
+    /// offset after the last message of the block
     end: u64,
-    /// where in the body the next message begins
+    /// index of the next message in the body
     at: usize,
 }
 
-/// Why a reader stops, or goes to another partition.
+/// Why a reader stops reading a partition.
 enum Step {
-    /// nothing more is there
+    /// no message is left
     End,
     /// the block is read
     Block,
-    /// the block is on its way
+    /// the block is being fetched
     Waits,
     /// there is no memory for blocks now
     Starves,
     /// the reader has no room
     NoRoom,
-    /// it has had its share of the turn
+    /// it used up its share of the turn
     Share,
-    /// retention was faster: the offset it was to get, and the first that is kept
+    /// retention removed its next message: the offset of that message, and the first retained one
     Overtaken(u64, u64),
     /// the block cannot be read
     Damaged,
 }
 
-/// The rest of a reader's share.
+/// The remaining share of a reader in a turn.
 struct Share {
     messages: u32,
     bytes: usize,
 }
 
 impl Share {
-    /// Counts an examined message, and dispatched bytes. Whether something is left.
+    /// Counts an examined message and its dispatched bytes. Returns whether some of the share is
+    /// left.
     #[inline]
     fn take(&mut self, bytes: usize) -> bool {
         self.messages -= 1;
@@ -121,7 +121,7 @@ impl Share {
 }
 
 impl Reading {
-    /// Whether it wants a message.
+    /// Whether its filter and its selector match a message.
     #[inline]
     fn wants(&self, entry: &Entry<'_>, now_ms: u64) -> bool {
         if self.selector.is_none() && self.filter.is_none() {
@@ -129,7 +129,7 @@ impl Reading {
         }
         let named = match (&self.filter, entry.name) {
             (Some(filter), Some(name)) => filter.matches(name),
-            _ => self.wants_own || entry.name.is_some(),
+            _ => self.matches_own_name || entry.name.is_some(),
         };
         let selects =
             |selector: &Arc<Selector>| selector.selects(&Subject::new(entry.message).at(now_ms.cast_signed()));
@@ -137,18 +137,18 @@ impl Reading {
     }
 
     /// Whether there are unread messages.
-    pub(in crate::core) fn has_more(&self, stream: &Stream) -> bool {
+    pub(in crate::core) fn has_unread(&self, stream: &Stream) -> bool {
         self.positions.iter().any(|position| position.next < stream.parts[position.partition as usize].partition.next())
     }
 
-    /// Blocks that it requested may go.
+    /// Releases the blocks that it requested.
     fn release_blocks(&mut self, bodies: &mut Bodies) {
         for position in &mut self.positions {
             position.held.drain(..).for_each(|place| bodies.release(place));
         }
     }
 
-    /// It returns to a message that returned.
+    /// Moves the position back to a returned message.
     fn rewind(&mut self, stamp: Stamp) {
         let position = self.positions.iter_mut().find(|position| position.partition == stamp.partition);
         if let Some(position) = position.filter(|position| position.next > stamp.offset) {
@@ -158,7 +158,7 @@ impl Reading {
 }
 
 impl Stream {
-    /// A reader attaches: where it begins.
+    /// The initial positions of a reader that attaches.
     ///
     /// # Errors
     /// `amqp:resource-limit-exceeded` at the bound of consumers, `amqp:invalid-field` for filters
@@ -196,7 +196,7 @@ impl Stream {
         let positions = wanted.map(|number| position(number, &self.parts[number as usize].partition, consuming.start));
         Ok(Reading {
             selector: consuming.selector.clone(),
-            wants_own: filter.as_ref().is_none_or(|filter| filter.matches(&self.name)),
+            matches_own_name: filter.as_ref().is_none_or(|filter| filter.matches(&self.name)),
             filter,
             settled: consuming.settled,
             positions: positions.collect::<Result<_, _>>()?,
@@ -208,15 +208,15 @@ impl Stream {
 fn position(number: u32, partition: &Partition, start: Start) -> Result<Position, Error> {
     let (first, next) = (partition.first(), partition.next());
     let mut position =
-        Position { partition: number, next, since_ms: 0, at_first: false, within: None, held: Vec::new() };
+        Position { partition: number, next, since_ms: 0, from_oldest: false, within: None, held: Vec::new() };
     match start {
         Start::Next => {}
-        Start::First => (position.next, position.at_first) = (first, true),
+        Start::First => (position.next, position.from_oldest) = (first, true),
         Start::Last => position.next = next.saturating_sub(1).max(first),
         Start::Offset(offset) if offset < first => return Err(overtaken(number, offset, first)),
         Start::Offset(offset) => position.next = offset,
         Start::Time(at_ms) => {
-            (position.next, position.since_ms, position.at_first) = (partition.since(at_ms), at_ms, true);
+            (position.next, position.since_ms, position.from_oldest) = (partition.since(at_ms), at_ms, true);
         }
     }
     Ok(position)
@@ -230,7 +230,7 @@ fn overtaken(partition: u32, offset: u64, first: u64) -> Error {
 }
 
 impl Router {
-    /// A reader attaches, unless the stream refuses it.
+    /// Attaches a reader, or refuses it.
     pub(in crate::core) fn attach_to_stream(
         &mut self,
         at: Key,
@@ -250,7 +250,7 @@ impl Router {
         }
     }
 
-    /// Every reader of a stream receives messages while it has room, up to its share.
+    /// Dispatches messages to every reader of a stream, within room and share.
     pub(super) fn serve_readers(&mut self, at: Key, links: &mut impl Links) {
         let mut readers = std::mem::take(&mut self.scratch.readers);
         readers.clone_from(&self.addresses[at].consumers);
@@ -265,7 +265,7 @@ impl Router {
         self.scratch.readers = readers;
     }
 
-    /// A reader may have got room, or lost it.
+    /// Dispatches messages to a reader that may have room, or releases its blocks if it has none.
     pub(in crate::core) fn dispatch_to_reader(&mut self, to: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[to];
         let (at, attachment) = (consumer.address, consumer.attachment);
@@ -290,8 +290,8 @@ impl Router {
         }
     }
 
-    /// Reads a block of each partition in turn, until nothing is left or the reader has had its
-    /// share.
+    /// Reads one block of each partition in turn, until no message is left or the reader used up
+    /// its share.
     fn read(&mut self, at: Key, to: Key, reading: &mut Reading, links: &mut impl Links) -> Step {
         let mut share = Share { messages: SHARE_MESSAGES, bytes: SHARE_BYTES };
         let (mut idle, mut stops) = (0, Step::End);
@@ -300,13 +300,13 @@ impl Router {
             let step = self.read_block(at, to, reading, turn, &mut share, links);
             match step {
                 Step::Block => idle = 0,
-                Step::Damaged => self.pass_damaged(at, &mut reading.positions[turn]),
+                Step::Damaged => self.skip_damaged(at, &mut reading.positions[turn]),
                 Step::End => idle += 1,
                 Step::Waits | Step::Starves => {
                     idle += 1;
                     stops = step;
                 }
-                // Readers continue here.
+                // The reader continues with this partition.
                 Step::NoRoom | Step::Share | Step::Overtaken(..) => {
                     reading.turn = turn;
                     return step;
@@ -336,7 +336,7 @@ impl Router {
         let Some(within) = position.within else { return Step::End };
         let bodies = std::mem::take(&mut self.storage.bodies);
         let body = bodies.get(within.place, on_disk).unwrap_or_default();
-        let step = self.copy_out(to, reading, turn, body, share, links);
+        let step = self.dispatch_block(to, reading, turn, body, share, links);
         self.storage.bodies = bodies;
         if matches!(step, Step::Block) {
             let position = &mut reading.positions[turn];
@@ -349,9 +349,9 @@ impl Router {
         step
     }
 
-    /// Passes on the messages of a block, from where the reader is.
+    /// Dispatches the messages of a block, from the position of the reader on.
     #[inline]
-    fn copy_out(
+    fn dispatch_block(
         &mut self,
         to: Key,
         reading: &mut Reading,
@@ -362,7 +362,7 @@ impl Router {
     ) -> Step {
         let now_ms = self.now_ms;
         let position = &reading.positions[turn];
-        let Some(Within { end, mut at, .. }) = position.within else { return Step::End };
+        let Some(BlockPosition { end, mut at, .. }) = position.within else { return Step::End };
         let (mut next, since_ms) = (position.next, position.since_ms);
         let mut step = Step::Block;
         while next < end {
@@ -389,7 +389,7 @@ impl Router {
             }
         }
         let position = &mut reading.positions[turn];
-        position.at_first &= next == position.next;
+        position.from_oldest &= next == position.next;
         position.next = next;
         if let Some(within) = position.within.as_mut() {
             within.at = at;
@@ -397,15 +397,15 @@ impl Router {
         if matches!(step, Step::Block) && (share.messages == 0 || share.bytes == 0) { Step::Share } else { step }
     }
 
-    /// The disk has lost a block: it is counted once, and readers continue behind it.
-    fn pass_damaged(&mut self, at: Key, position: &mut Position) {
+    /// Skips a damaged block, which is counted once for all readers.
+    fn skip_damaged(&mut self, at: Key, position: &mut Position) {
         let stream = self.addresses.stream_mut(at);
         let partition = &mut stream.parts[position.partition as usize].partition;
         let Some((place, end)) = partition.find(position.next).next().map(|block| (block.place, block.end())) else {
             return;
         };
         if position.within.take().is_some_and(|within| within.place != place) {
-            // The log has moved it while it was read.
+            // Compaction moved the block while it was read.
             return;
         }
         if let Some(block) = partition.damage(position.next) {
@@ -415,15 +415,15 @@ impl Router {
         position.next = end;
     }
 
-    /// A reader goes.
+    /// Releases the blocks of a reader that detaches.
     pub(in crate::core) fn leave_stream(&mut self, to: Key) {
         if let Some(mut reading) = self.consumers[to].reading.take() {
             reading.release_blocks(&mut self.storage.bodies);
         }
     }
 
-    /// A delivery found no room on another shard: its reader continues there.
-    pub(in crate::core) fn reread(&mut self, consumer: Option<Key>, payload: &[u8]) {
+    /// Moves a reader back to a delivery that another shard refused.
+    pub(in crate::core) fn rewind_reader(&mut self, consumer: Option<Key>, payload: &[u8]) {
         let reading =
             consumer.and_then(|key| self.consumers.get_mut(key)).and_then(|consumer| consumer.reading.as_mut());
         if let (Some(reading), Some(stamp)) = (reading, Stamp::of(payload)) {
@@ -431,8 +431,8 @@ impl Router {
         }
     }
 
-    /// Readers that had to wait for memory continue when there is some.
-    pub(in crate::core) fn dispatch_to_starving(&mut self, links: &mut impl Links) {
+    /// Continues readers that wait for memory, once some is free.
+    pub(in crate::core) fn dispatch_to_memory_starved(&mut self, links: &mut impl Links) {
         if self.schedule.starving.is_empty() || self.storage.bodies.is_full() {
             return;
         }
@@ -445,11 +445,11 @@ impl Router {
 }
 
 impl Position {
-    /// Finds the block where a reader continues, and requests the next ones.
+    /// Finds the block of the position, and requests the next ones.
     fn locate(&mut self, partition: &Partition, on_disk: bool, bodies: &mut Bodies) -> Result<(), Step> {
         let first = partition.first();
         if self.next < first {
-            if !self.at_first {
+            if !self.from_oldest {
                 return Err(Step::Overtaken(self.next, first));
             }
             (self.next, self.within) = (first, None);
@@ -463,7 +463,7 @@ impl Position {
         let Some(block) = partition.find(self.next).next().filter(|_| self.next < partition.next()) else {
             return Err(Step::End);
         };
-        // The disk has lost the messages before it.
+        // The messages before the block are lost.
         self.next = self.next.max(block.first);
         if block.damaged {
             self.next = block.end();
@@ -481,12 +481,12 @@ impl Position {
         for _ in block.first..self.next {
             byte = block::entry(body, byte).ok_or(Step::Damaged)?.1;
         }
-        self.within = Some(Within { place: block.place, end: block.end(), at: byte });
+        self.within = Some(BlockPosition { place: block.place, end: block.end(), at: byte });
         Ok(())
     }
 
-    /// Requests the block of the position and those behind it. Whether the first of them is here
-    /// or on its way.
+    /// Requests the block of the position and those behind it. Returns whether the first of them is
+    /// in memory or requested.
     fn read_blocks_ahead(&mut self, partition: &Partition, on_disk: bool, bodies: &mut Bodies) -> bool {
         for (number, block) in partition.find(self.next).take(1 + AHEAD_BLOCKS).enumerate() {
             let here = block.damaged || self.held.contains(&block.place);
@@ -504,7 +504,7 @@ impl Position {
 }
 
 impl Reading {
-    /// The partition where it was overtaken: the one whose turn it is.
+    /// The partition where retention overtook it: the current one.
     fn overtaken(&self) -> u32 {
         self.positions.get(self.turn).map_or(0, |position| position.partition)
     }

@@ -1,9 +1,9 @@
-//! Topics: a message goes into every subscription that wants it, once on disk and once in memory
-//! however many they are.
+//! Topics: every matching subscription stores a message, which is kept at most once on disk and
+//! once in memory for all of them.
 //!
-//! A subscription is a queue (`subscription`). Those on disk have the message before its producer
-//! is answered; where all are in memory, or there is none, it is accepted at once. One that refuses
-//! it (`onFull: reject`) refuses it for all.
+//! A subscription is a queue (`subscription`). A producer is answered when the subscriptions on
+//! disk have stored the message; it is accepted at once if all are in memory, or none matches. If
+//! one subscription refuses the message (`onFull: reject`), none stores it.
 
 mod subscription;
 
@@ -31,13 +31,13 @@ pub struct OpenTopic {
     pub(in crate::core) name: Arc<str>,
     /// the settings of its undeclared subscriptions
     pub(in crate::core) settings: Settings,
-    /// those of them that outlive their links are on disk
+    /// its durable subscriptions are on disk
     pub(in crate::core) on_disk: bool,
-    /// where their messages go that failed for good
+    /// the dead-letter address of their messages
     pub(in crate::core) dead_letter: Option<AddressKey>,
     /// the address for their expired messages
     pub(in crate::core) expiry: Option<AddressKey>,
-    /// those that the log knows
+    /// subscriptions recovered from the log
     known: Vec<OpenQueue>,
 }
 
@@ -48,14 +48,14 @@ impl OpenTopic {
         Self { name, settings, on_disk, dead_letter: None, expiry: None, known: Vec::new() }
     }
 
-    /// With addresses for messages that may not stay.
+    /// Sets the dead-letter and expiry addresses.
     #[must_use]
     pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
         (self.dead_letter, self.expiry) = (dead_letter, expiry);
         self
     }
 
-    /// With subscriptions as the log knows them: [`OpenQueue::subscribed`].
+    /// Adds subscriptions recovered from the log: [`OpenQueue::subscribed`].
     #[must_use]
     pub fn with_known(mut self, known: Vec<OpenQueue>) -> Self {
         self.known = known;
@@ -63,15 +63,15 @@ impl OpenTopic {
     }
 }
 
-/// The topic's side of an address.
+/// The state of a topic.
 #[derive(Debug)]
 pub(in crate::core) struct Topic {
     pub(in crate::core) opened: OpenTopic,
     /// addresses of its subscriptions
     pub(in crate::core) subscriptions: Vec<Key>,
-    /// how many of them have no room: producers get no credit
+    /// number of subscriptions without room: producers get no credit while there are any
     pub(in crate::core) blocked: u32,
-    /// how many of them have far too much waiting: producers are not read
+    /// number of subscriptions far beyond their bound: producers are not read while there are any
     pub(in crate::core) held: u32,
     /// the counters of deleted undeclared subscriptions
     pub(in crate::core) past: QueueStats,
@@ -99,12 +99,12 @@ impl Topic {
     }
 }
 
-/// A message that queues have admitted and do not have yet.
+/// A message that queues have admitted and not stored yet.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Posted {
     pub(in crate::core) disk: SmallVec<[(Key, u32, Admitted); 2]>,
     pub(in crate::core) memory: SmallVec<[(Key, Seq); 2]>,
-    /// how many that are left behind missed it; they have counted it
+    /// number of slow subscriptions that missed it, already counted
     missed: usize,
 }
 
@@ -113,20 +113,20 @@ impl Posted {
         self.disk.is_empty() && self.memory.is_empty()
     }
 
-    /// No subscription matched it.
+    /// Whether no subscription matched it.
     pub(in crate::core) fn is_unwanted(&self) -> bool {
         self.is_empty() && self.missed == 0
     }
 }
 
 impl Router {
-    /// A topic lives here from now on, or its settings change.
+    /// Opens a topic on this shard, or changes its settings.
     pub fn open_topic(&mut self, declared: Declared, mut opened: OpenTopic, links: &mut impl Links) {
         let at = self.address(declared);
         let known = std::mem::take(&mut opened.known);
         if let Some(topic) = self.addresses.find_topic_mut(at) {
             topic.opened = opened;
-            return self.resettle_subscriptions(at, links);
+            return self.reconfigure_subscriptions(at, links);
         }
         let topic = Topic { opened, subscriptions: Vec::new(), blocked: 0, held: 0, past: QueueStats::default() };
         self.addresses[at].treatment = Treatment::Topic(Box::new(topic));
@@ -141,8 +141,8 @@ impl Router {
         }
     }
 
-    /// A whole message of a producer for a topic.
-    pub(in crate::core) fn take_into_topic(
+    /// Processes a whole message for a topic.
+    pub(in crate::core) fn receive_into_topic(
         &mut self,
         from: Key,
         arriving: &Arriving,
@@ -164,7 +164,7 @@ impl Router {
         Ok(Head { message_id, ..self.head_of_envelope(envelope, body.len(), producer_name) })
     }
 
-    /// A message of a producer goes to the subscriptions of its topic.
+    /// Publishes a message to the subscriptions of its topic.
     fn publish(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
         let (at, settlement) = (self.producers[from].address, arriving.settlement);
         let audience = self.audience_by_name(from);
@@ -177,7 +177,7 @@ impl Router {
         self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
         let account = self.addresses[at].account;
         let completion = Completion { producer: from, settlement, address: at, account, bytes: body.len(), from: None };
-        if self.land(posted, body, completion, None, links) {
+        if self.store_posted(posted, body, completion, None, links) {
             self.take_window(from, body.len(), links);
         } else {
             self.answer(settlement, at, &Outcome::Accepted, links);
@@ -185,7 +185,8 @@ impl Router {
         }
     }
 
-    /// The subscriptions whose filters match the messages of a producer. To be put back.
+    /// Takes the cached subscriptions whose filters match the messages of a producer. The caller
+    /// puts the list back.
     fn audience_by_name(&mut self, from: Key) -> Vec<Key> {
         let mut audience = std::mem::take(&mut self.producers[from].audience);
         let producer = &self.producers[from];
@@ -200,13 +201,12 @@ impl Router {
         audience
     }
 
-    /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its
-    /// subscriptions.
+    /// The queues that store a message sent to the own name of `at`: itself, or its subscriptions.
     pub(in crate::core) fn audience_of(&self, at: Key) -> Vec<Key> {
         self.audience_named(at, self.addresses.find_topic(at).map(|topic| &*topic.opened.name), None)
     }
 
-    /// As above, of a message that was sent to `name`, and where it came from.
+    /// As above, for a message sent to `name` from `origin`.
     pub(in crate::core) fn audience_named(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> Vec<Key> {
         // A queue is its own audience.
         let Some(topic) = self.addresses.find_topic(at) else { return vec![at] };
@@ -225,11 +225,11 @@ impl Router {
         }
     }
 
-    /// Has every queue of `audience` that wants a message admit it: [`Router::land`] has to follow.
-    /// All of them, or, if one refuses it, none.
+    /// Lets every matching queue of `audience` admit a message: all of them, or none if one refuses
+    /// it. [`Router::store_posted`] must follow.
     pub(in crate::core) fn post(&mut self, audience: &[Key], head: &Head, body: &[u8]) -> Result<Posted, Refusal> {
         let now_ms = self.now_ms;
-        // Numbers of producers are for queues and streams.
+        // Numbered producers exist for queues and streams only.
         let head = &Head { producer: None, ..*head };
         let subject = Subject::new(body).delivery_count(u32::from(head.delivery_count)).at(now_ms.cast_signed());
         let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
@@ -245,7 +245,8 @@ impl Router {
                 continue;
             }
             match queue.opened.messages.refusal(head) {
-                // Its bound of bytes is of our own making: one message may always be in it.
+                // The platform sets the bound of a link-scoped subscription: one message always
+                // fits.
                 Some(Refusal::LargerThanQueue(_)) if queue.is_link_scoped() => {}
                 Some(refusal) => return Err(refusal),
                 None => {}
@@ -262,7 +263,7 @@ impl Router {
             }
             let messages = &mut queue.opened.messages;
             let admitted = match messages.refusal(&head) {
-                // It has a place all the same, as was found above.
+                // Only a link-scoped subscription gets here, where one message always fits.
                 Some(_) => messages.admit(now_ms, &head),
                 None => match messages.offer(now_ms, &head) {
                     Admission::Store(admitted) => admitted,
@@ -277,9 +278,9 @@ impl Router {
         Ok(posted)
     }
 
-    /// Puts a message where it was admitted: in memory at once, on disk soon. Whether the log is to
-    /// have it, in one group with the removal of `removed`; then `completion` is done when it has.
-    pub(in crate::core) fn land(
+    /// Stores a message in the queues that admitted it. Returns whether the log stores it, in one
+    /// group with the removal of `removed`; `completion` follows once it is on disk.
+    pub(in crate::core) fn store_posted(
         &mut self,
         posted: Posted,
         body: &[u8],
@@ -312,8 +313,8 @@ impl Router {
         !disk.is_empty()
     }
 
-    /// The statistics of all addresses, those of subscriptions that are not declared with those of
-    /// their topics.
+    /// The statistics of all declared addresses; those of a topic include its undeclared
+    /// subscriptions.
     pub(in crate::core) fn sum<T>(
         &self,
         of: impl Fn(Key) -> T,
@@ -324,7 +325,7 @@ impl Router {
         stats.collect()
     }
 
-    /// The statistics of an address, and for a topic those of its undeclared subscriptions.
+    /// The statistics of an address; those of a topic include its undeclared subscriptions.
     pub(in crate::core) fn with_subscriptions<T>(
         &self,
         at: Key,

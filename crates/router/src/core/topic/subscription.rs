@@ -1,15 +1,15 @@
-//! Subscriptions of a topic: queues that messages come into from there.
+//! Subscriptions of a topic: queues that store its messages.
 //!
 //! - declared ones: addresses of their own, `topic::name`
 //! - durable ones that clients make: known by container and name, in the log, until closed
 //! - others: in memory, as long as their links
 //!
-//! A subscription without room keeps the topic's producers from sending. One that lives with its
-//! links has as much room as may wait for its consumers: [`BACKLOG_MESSAGES`] and
-//! [`BACKLOG_BYTES`], or less; at twice as much producers are not read. Producers wait for it only
-//! for a short time: when its consumers have taken nothing for [`STALL_MS`], and as long again for
-//! each MiB of its average message, it counts as slow, and misses messages for which it has no room
-//! until it has caught up.
+//! A subscription without room closes the credit of the topic's producers. A link-scoped
+//! subscription has as much room as may wait for its consumers, [`BACKLOG_MESSAGES`] and
+//! [`BACKLOG_BYTES`], or less; at twice as much, producers are not read. Producers wait for it only
+//! for a short time: if its consumers take nothing for [`STALL_MS`], plus the same again for each
+//! MiB of its average message, it is slow. A slow subscription misses the messages for which it has
+//! no room, until it has caught up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,34 +29,34 @@ use super::super::{
 };
 use super::super::{OpenQueue, Queue};
 
-/// Durable subscriptions that clients may have made of one topic: a message for all of them is
-/// written once, but with a target for each.
+/// Bound of the durable subscriptions that clients create of one topic: a message for all of them
+/// is one record with a target for each.
 const DURABLE_MAX: usize = 10_000;
 
-/// Keys of addresses of subscriptions that are not declared: declared addresses count up from 0,
-/// dynamic nodes down from the top.
+/// Address keys of undeclared subscriptions. Declared addresses count up from 0, dynamic nodes down
+/// from the top.
 const KEYS: std::ops::Range<u32> = 0x8000_0000..0xC000_0000;
 
-/// Bytes of a message that a consumer may be [`STALL_MS`] about.
-const PATIENCE_BYTES: u64 = 1 << 20;
+/// Message bytes for which a consumer gets [`STALL_MS`].
+const STALL_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Which subscription of a topic a link requests, of those that are not declared.
+/// The undeclared subscription of a topic that a link requests.
 #[derive(Clone, Debug, Default)]
 pub struct Subscribing {
-    /// its name; `None`: it is the link's own
+    /// its name; `None`: a new one for this link alone
     pub name: Option<SubscriptionName>,
-    /// other links may be there, too
+    /// other links may use it too
     pub shared: bool,
-    /// which messages come into it; `None` is all
+    /// the messages that it stores; `None` is all
     pub selector: Option<Arc<Selector>>,
-    /// whose messages are excluded
+    /// the origin whose messages are excluded
     pub no_local: Option<NoLocal>,
-    /// the name of the topic, below it, or with wildcards, that it is of
+    /// the requested name: that of the topic, one below it, or one with wildcards
     pub wanted: Arc<str>,
     /// the names that the client may receive from; `None` is all
     pub allowed: Option<Filter>,
-    /// the description that identifies it, as requested: a link with another description under the
-    /// same name requests another subscription. A durable one has it after a restart
+    /// identifies what the link requests: a link with another description under the same name
+    /// requests another subscription. It is stored for a durable subscription
     pub description: Arc<[u8]>,
 }
 
@@ -73,12 +73,12 @@ pub struct SubscriptionName {
     pub durable: bool,
 }
 
-/// Subscriptions of a shard that are not declared.
+/// The undeclared subscriptions of a shard.
 #[derive(Debug)]
 pub(in crate::core) struct Subscriptions {
-    /// those that clients know by a name
+    /// named subscriptions
     by_name: HashMap<SubscriptionName, Key>,
-    /// the key of the address of the next one
+    /// the address key of the next subscription, if it is free
     next_key: u32,
 }
 
@@ -88,12 +88,12 @@ impl Default for Subscriptions {
     }
 }
 
-/// How long a subscription is there.
+/// The lifetime of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum Lifetime {
     /// as long as it is declared
     Declared,
-    /// until a link to it is closed
+    /// until a client closes a link to it
     Durable,
     /// as long as its links
     Links,
@@ -102,20 +102,20 @@ enum Life {
 /// The state of a subscription's queue in addition to that of every queue.
 #[derive(Debug)]
 pub(in crate::core) struct Subscription {
-    /// where its messages come from; `None`: the topic is missing
+    /// its topic; `None`: the topic is missing
     pub(in crate::core) topic: Option<AddressKey>,
-    life: Life,
+    lifetime: Lifetime,
     name: Option<SubscriptionName>,
     shared: bool,
     wanted: Arc<str>,
-    /// the names it wants; `None` is all
+    /// the requested names; `None` is all
     pub(in crate::core) filter: Option<Filter>,
     pub(in crate::core) selector: Option<Arc<Selector>>,
     no_local: Option<NoLocal>,
     description: Arc<[u8]>,
-    /// the log knows it, or need not
+    /// it is declared in the log, or needs no declaration
     known: bool,
-    /// links to be answered when the log knows it
+    /// links to answer once it is declared in the log
     waiting: Vec<AttachmentId>,
     back_pressure: BackPressure,
 }
@@ -125,21 +125,26 @@ pub(in crate::core) struct Subscription {
 struct BackPressure {
     blocks: bool,
     holds: bool,
-    /// it is not waited for
+    /// it is slow: producers do not wait for it
     slow: bool,
     /// since when its consumers have taken nothing while it has no room, milliseconds since 1970
     since_ms: u64,
-    /// messages they had taken by then
+    /// messages that they had taken at that time
     taken: u64,
 }
 
 impl Subscription {
-    fn new(topic: Option<AddressKey>, life: Life, subscribing: Subscribing, filter: Option<Filter>) -> Box<Self> {
+    fn new(
+        topic: Option<AddressKey>,
+        lifetime: Lifetime,
+        subscribing: Subscribing,
+        filter: Option<Filter>,
+    ) -> Box<Self> {
         let Subscribing { name, shared, selector, no_local, wanted, description, .. } = subscribing;
         let (known, waiting, back_pressure) = (true, Vec::new(), BackPressure::default());
         Box::new(Self {
             topic,
-            life,
+            lifetime,
             name,
             shared,
             wanted,
@@ -175,27 +180,27 @@ impl OpenQueue {
     /// The queue of a declared subscription; `topic` is `None` while it is missing.
     #[must_use]
     pub fn of_topic(mut self, topic: Option<AddressKey>) -> Self {
-        self.subscription = Some(Subscription::new(topic, Life::Declared, Subscribing::default(), None));
+        self.subscription = Some(Subscription::new(topic, Lifetime::Declared, Subscribing::default(), None));
         self
     }
 
-    /// The queue of a durable subscription that clients have made.
+    /// The queue of a durable subscription that a client created.
     #[must_use]
     pub fn subscribed(mut self, topic: AddressKey, subscribing: Subscribing, filter: Option<Filter>) -> Self {
-        self.subscription = Some(Subscription::new(Some(topic), Life::Durable, subscribing, filter));
+        self.subscription = Some(Subscription::new(Some(topic), Lifetime::Durable, subscribing, filter));
         self
     }
 }
 
 impl Queue {
-    /// It is the queue of a subscription that is not declared.
+    /// Whether it is the queue of an undeclared subscription.
     pub(in crate::core) fn is_undeclared(&self) -> bool {
-        self.subscription.as_ref().is_some_and(|subscription| subscription.life != Life::Declared)
+        self.subscription.as_ref().is_some_and(|subscription| subscription.lifetime != Lifetime::Declared)
     }
 
-    /// It is the queue of a subscription that exists as long as its links.
+    /// Whether it is the queue of a link-scoped subscription, which exists as long as its links.
     pub(in crate::core) fn is_link_scoped(&self) -> bool {
-        self.subscription.as_ref().is_some_and(|subscription| subscription.life == Life::Links)
+        self.subscription.as_ref().is_some_and(|subscription| subscription.lifetime == Lifetime::Links)
     }
 
     /// The topic that its messages come from.
@@ -203,14 +208,14 @@ impl Queue {
         self.subscription.as_ref()?.topic
     }
 
-    /// It misses messages from now on.
+    /// Whether it misses messages: it is slow and has no room.
     pub(in crate::core) fn is_slow(&self) -> bool {
         let slow = self.subscription.as_ref().is_some_and(|subscription| subscription.back_pressure.slow);
         slow && self.has_waiting(1, 1)
     }
 
-    /// `parts` in `whole` of its bounds wait, in messages or in bytes; messages held by consumers
-    /// are bounded by their credit.
+    /// Whether its waiting messages or their bytes reach `parts` / `whole` of its bounds. Messages
+    /// that consumers hold are not counted, because credit bounds them.
     fn has_waiting(&self, parts: u64, whole: u64) -> bool {
         let (queue, limits) = (&self.opened.messages, &self.opened.messages.settings().limits);
         let waiting = queue.at_rest();
@@ -224,13 +229,14 @@ impl Queue {
         queue.bytes().checked_div(queue.len() as u64).unwrap_or(0)
     }
 
-    /// How long its consumers may take nothing before it counts as slow: progress within a large
-    /// message is not visible before all of it has gone.
-    fn patience_ms(&self) -> u64 {
-        STALL_MS * (1 + self.mean_bytes() / PATIENCE_BYTES)
+    /// How long its consumers may take nothing before it is slow. Large messages get more time,
+    /// because progress within a message is not visible.
+    fn stall_limit_ms(&self) -> u64 {
+        STALL_MS * (1 + self.mean_bytes() / STALL_LIMIT_BYTES)
     }
 
-    /// Whether it lets its topic's producers continue; `closed`: it did not before.
+    /// Whether the producers of its topic may continue. `live`: it is link-scoped. `closed`: they
+    /// could not before.
     fn admits_producers(&self, live: bool, closed: bool) -> bool {
         if !live || self.opened.messages.settings().full == Full::DropOldest {
             return self.open;
@@ -238,18 +244,19 @@ impl Queue {
         if closed { !self.has_waiting(3, 4) } else { !self.has_waiting(1, 1) }
     }
 
-    /// When to check whether its consumers take messages.
+    /// The time of the next check whether its consumers take messages.
     pub(in crate::core) fn stall_timeout(&self) -> Option<u64> {
-        let subscription = self.subscription.as_ref().filter(|subscription| subscription.life == Life::Links)?;
-        subscription.back_pressure.blocks.then(|| subscription.back_pressure.since_ms + self.patience_ms())
+        let subscription =
+            self.subscription.as_ref().filter(|subscription| subscription.lifetime == Lifetime::Links)?;
+        subscription.back_pressure.blocks.then(|| subscription.back_pressure.since_ms + self.stall_limit_ms())
     }
 }
 
 /// The settings of an undeclared subscription.
-fn settings_of(topic: &Settings, life: Life) -> Settings {
+fn settings_of(topic: &Settings, lifetime: Lifetime) -> Settings {
     let mut settings = topic.clone();
     settings.limits.consumers = u32::MAX;
-    if life == Life::Links {
+    if lifetime == Lifetime::Links {
         settings.limits.messages = settings.limits.messages.min(BACKLOG_MESSAGES as u64);
         settings.limits.bytes = settings.limits.bytes.min(BACKLOG_BYTES as u64);
         if settings.full != Full::DropOldest {
@@ -268,14 +275,14 @@ fn full_name(topic: &str, name: Option<&SubscriptionName>) -> String {
     }
 }
 
-/// Why links at a subscription that is no more are closed.
+/// The error for links at a subscription that has ended.
 fn ended() -> Error {
     Error::new(condition::RESOURCE_DELETED, "the subscription has ended")
 }
 
 impl Router {
-    /// A link subscribes: finds its subscription, or makes it. The consumer takes its messages
-    /// unfiltered.
+    /// Finds or creates the subscription of a link. The subscription filters messages, so its
+    /// consumer needs no filter.
     pub(in crate::core) fn subscribe(
         &mut self,
         at: Key,
@@ -311,10 +318,10 @@ impl Router {
         Ok(self.make_subscription(at, subscribing, filter, links))
     }
 
-    /// Whether a topic may have one durable subscription more.
+    /// Refuses a durable subscription beyond the bound of the topic.
     fn check_durable(&self, at: Key) -> Result<(), Error> {
         let subscriptions = &self.addresses.topic(at).subscriptions;
-        let durable = subscriptions.iter().filter(|key| self.life_of(**key) == Some(Life::Durable));
+        let durable = subscriptions.iter().filter(|key| self.lifetime_of(**key) == Some(Lifetime::Durable));
         if durable.count() < DURABLE_MAX {
             return Ok(());
         }
@@ -322,13 +329,13 @@ impl Router {
         Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
     }
 
-    fn life_of(&self, at: Key) -> Option<Life> {
-        self.addresses.subscription(at).map(|subscription| subscription.life)
+    fn lifetime_of(&self, at: Key) -> Option<Lifetime> {
+        self.addresses.subscription(at).map(|subscription| subscription.lifetime)
     }
 
-    /// Whether a link may attach to an existing subscription; `false`: it requests another one,
-    /// which replaces it. That ends the one before, with its messages: only a user who may receive
-    /// from it may do so, for names are free to choose.
+    /// Whether a link may attach to an existing subscription. `false`: it requests another one,
+    /// which replaces the existing one and its messages. Names are free to choose, so only a user
+    /// who may receive from the existing one may replace it.
     fn accepts_more(&self, at: Key, requested: &Subscribing) -> Result<bool, Error> {
         let address = &self.addresses[at];
         let Some(subscription) = self.addresses.subscription(at) else {
@@ -364,10 +371,10 @@ impl Router {
         let topic = self.addresses.topic(at);
         let name: Arc<str> = full_name(&topic.opened.name, subscribing.name.as_ref()).into();
         let log = (durable && topic.opened.on_disk).then(|| self.queue_numbers.take());
-        let life = if durable { Life::Durable } else { Life::Links };
+        let lifetime = if durable { Lifetime::Durable } else { Lifetime::Links };
         let mut opened = OpenQueue::new(Arc::clone(&name), Settings::default(), log);
         let description = Arc::clone(&subscribing.description);
-        let mut subscription = Subscription::new(Some(topic_key), life, subscribing, filter);
+        let mut subscription = Subscription::new(Some(topic_key), lifetime, subscribing, filter);
         subscription.known = log.is_none();
         opened.subscription = Some(subscription);
         let made = self.open_subscription(at, opened, links);
@@ -378,14 +385,14 @@ impl Router {
         made
     }
 
-    /// A subscription of a topic that is not declared.
+    /// Opens an undeclared subscription of a topic.
     pub(in crate::core) fn open_subscription(&mut self, topic: Key, opened: OpenQueue, links: &mut impl Links) -> Key {
         let number = self.subscription_number();
         let Declared { link_capacity, space, .. } = self.addresses[topic].declared;
         let declared = Declared { key: AddressKey(number), kind: AddressKind::Queue, link_capacity, space };
         let name = opened.subscription.as_ref().and_then(|subscription| subscription.name.clone());
-        let life = opened.subscription.as_ref().map_or(Life::Links, |subscription| subscription.life);
-        let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
+        let lifetime = opened.subscription.as_ref().map_or(Lifetime::Links, |subscription| subscription.lifetime);
+        let (settings, dead_letter, expiry) = self.undeclared_settings(topic, lifetime);
         self.open_queue(declared, opened.with_settings(settings).with_targets(dead_letter, expiry), links);
         let at = self.by_key[&declared.key];
         if let Some(name) = name {
@@ -394,7 +401,7 @@ impl Router {
         at
     }
 
-    /// A key that no subscription has: durable ones may be older than a billion others.
+    /// The next free key. The counter may wrap around to keys of durable subscriptions.
     fn subscription_number(&mut self) -> u32 {
         loop {
             let number = self.subscriptions.next_key;
@@ -405,23 +412,27 @@ impl Router {
         }
     }
 
-    fn undeclared_rules(&self, topic: Key, life: Life) -> (Settings, Option<AddressKey>, Option<AddressKey>) {
+    fn undeclared_settings(
+        &self,
+        topic: Key,
+        lifetime: Lifetime,
+    ) -> (Settings, Option<AddressKey>, Option<AddressKey>) {
         let topic = self.addresses.topic(topic);
-        (settings_of(&topic.opened.settings, life), topic.opened.dead_letter, topic.opened.expiry)
+        (settings_of(&topic.opened.settings, lifetime), topic.opened.dead_letter, topic.opened.expiry)
     }
 
-    /// The settings of the topic change, and so do those of its undeclared subscriptions.
-    pub(in crate::core) fn resettle_subscriptions(&mut self, topic: Key, links: &mut impl Links) {
+    /// Applies changed settings of a topic to its undeclared subscriptions.
+    pub(in crate::core) fn reconfigure_subscriptions(&mut self, topic: Key, links: &mut impl Links) {
         for at in self.addresses.topic(topic).subscriptions.clone() {
-            let (key, life) = (self.addresses[at].declared.key, self.life_of(at));
-            if let Some(life) = life.filter(|life| *life != Life::Declared) {
-                let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
+            let (key, lifetime) = (self.addresses[at].declared.key, self.lifetime_of(at));
+            if let Some(lifetime) = lifetime.filter(|lifetime| *lifetime != Lifetime::Declared) {
+                let (settings, dead_letter, expiry) = self.undeclared_settings(topic, lifetime);
                 self.reconfigure_queue(key, settings, dead_letter, expiry, None, links);
             }
         }
     }
 
-    /// A declared subscription belongs to that topic from now on; `None`: its topic is missing.
+    /// Moves a declared subscription to another topic; `None`: its topic is missing.
     pub fn move_subscription(&mut self, key: AddressKey, topic: Option<AddressKey>, links: &mut impl Links) {
         // It is not open yet, and joins its topic then.
         let Some(at) = self.by_key.get(&key).copied() else { return };
@@ -438,7 +449,7 @@ impl Router {
         self.addresses.find_topic(topic).map(|_| topic)
     }
 
-    /// Messages of its topic come into a subscription from now on.
+    /// Adds a subscription to its topic.
     pub(in crate::core) fn join_topic(&mut self, at: Key, links: &mut impl Links) {
         // It is no subscription, or its topic is missing.
         let Some(topic) = self.topic_of(at) else { return };
@@ -448,7 +459,7 @@ impl Router {
         self.update_topic_back_pressure(at, links);
     }
 
-    /// Nothing more comes into a subscription.
+    /// Removes a subscription from its topic.
     fn leave_topic(&mut self, at: Key, links: &mut impl Links) {
         // It is no subscription, or its topic is missing.
         let Some(topic) = self.topic_of(at) else { return };
@@ -461,8 +472,8 @@ impl Router {
         self.addresses.topic_mut(topic).subscriptions.retain(|key| *key != at);
     }
 
-    /// The address is deleted: its relations to topics and subscriptions end. Subscriptions that
-    /// are declared outlive their topic.
+    /// Ends the relations of a deleted address to its topic and its subscriptions. Declared
+    /// subscriptions outlive their topic.
     pub(in crate::core) fn end_subscriptions(&mut self, at: Key, error: &Error, links: &mut impl Links) {
         if self.addresses.find_topic(at).is_some() {
             return self.end_topic(at, error, links);
@@ -482,7 +493,7 @@ impl Router {
         }
     }
 
-    /// A topic is deleted, and with it its subscriptions, but for the declared ones.
+    /// Deletes the undeclared subscriptions of a deleted topic.
     fn end_topic(&mut self, at: Key, error: &Error, links: &mut impl Links) {
         let topic = std::mem::replace(&mut self.addresses[at].treatment, Treatment::Closed);
         // The caller has found a topic.
@@ -490,25 +501,26 @@ impl Router {
         for subscription in topic.subscriptions {
             let key = self.addresses[subscription].declared.key;
             match self.addresses.subscription_mut(subscription) {
-                Some(it) if it.life == Life::Declared => it.back_pressure = BackPressure::default(),
+                Some(it) if it.lifetime == Lifetime::Declared => it.back_pressure = BackPressure::default(),
                 _ => self.delete_address(key, error, links),
             }
         }
     }
 
-    /// A link has gone: subscriptions that live with their links end with the last one.
-    pub(in crate::core) fn end_with_links(&mut self, at: Key, closed: bool, links: &mut impl Links) {
+    /// Ends a link-scoped subscription after its last link. `closed`: the client closed the link,
+    /// which also ends a durable subscription.
+    pub(in crate::core) fn end_link_scoped(&mut self, at: Key, closed: bool, links: &mut impl Links) {
         // It ended with its consumer, or others are left.
         let Some(address) = self.addresses.get(at).filter(|address| address.consumers.is_empty()) else { return };
-        let life = self.life_of(at);
-        if life == Some(Life::Links) || closed && life == Some(Life::Durable) {
+        let lifetime = self.lifetime_of(at);
+        if lifetime == Some(Lifetime::Links) || closed && lifetime == Some(Lifetime::Durable) {
             let key = address.declared.key;
             self.delete_address(key, &ended(), links);
         }
     }
 
-    /// A link requests a durable subscription by one of these names, without naming a topic.
-    /// [`Links::recalled`] gives it the description of the subscription.
+    /// Attaches a link to the durable subscription that has one of these names, without naming a
+    /// topic. [`Links::recalled`] passes it the description of the subscription.
     pub fn recall(&mut self, attachment: AttachmentId, names: &[SubscriptionName], links: &mut impl Links) {
         if let Some(before) = self.attachments.occupant(attachment) {
             self.detach(before, links);
@@ -528,7 +540,7 @@ impl Router {
         self.attach_consumer(at, Consumer::new(attachment, at, 0, None), Consuming::default(), links);
     }
 
-    /// Answers a link once the log knows its subscription.
+    /// Answers a link once its subscription is declared in the log.
     pub(in crate::core) fn answer_subscriber(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
         match self.addresses.subscription_mut(at).filter(|subscription| !subscription.known) {
             Some(subscription) => subscription.waiting.push(attachment),
@@ -536,14 +548,14 @@ impl Router {
         }
     }
 
-    /// The log knows a subscription, or will not.
+    /// Processes the result of the declaration of a subscription in the log.
     pub(in crate::core) fn subscription_declared(
         &mut self,
         at: Key,
         refused: Option<&Refused>,
         links: &mut impl Links,
     ) {
-        // It was deleted in the meantime, with its links.
+        // The subscription was deleted in the meantime, with its links.
         let Some(subscription) = self.addresses.subscription_mut(at) else { return };
         subscription.known = true;
         let waiting = std::mem::take(&mut subscription.waiting);
@@ -561,7 +573,8 @@ impl Router {
         self.delete_address(key, &error, links);
     }
 
-    /// The room of a subscription may have changed: its topic's producers are notified.
+    /// Updates the back-pressure of a subscription whose room may have changed, and notifies the
+    /// producers of its topic.
     pub(in crate::core) fn update_topic_back_pressure(&mut self, at: Key, links: &mut impl Links) {
         // It is no subscription, or its topic is missing.
         let Some(topic) = self.topic_of(at) else { return };
@@ -569,13 +582,13 @@ impl Router {
         let taken = self.addresses[at].stats.delivered;
         let queue = self.addresses.queue_mut(at);
         let Some(subscription) = queue.subscription.as_ref() else { return };
-        let (before, live) = (subscription.back_pressure, subscription.life == Life::Links);
+        let (before, live) = (subscription.back_pressure, subscription.lifetime == Lifetime::Links);
         let open = queue.admits_producers(live, before.blocks || before.slow);
         let mut now = before;
         now.slow &= !open;
         if open || taken != before.taken || !before.blocks && !before.slow {
             (now.since_ms, now.taken) = (now_ms, taken);
-        } else if live && now_ms >= before.since_ms + queue.patience_ms() {
+        } else if live && now_ms >= before.since_ms + queue.stall_limit_ms() {
             now.slow = true;
         }
         now.blocks = !open && !now.slow;

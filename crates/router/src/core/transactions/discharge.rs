@@ -1,9 +1,9 @@
 //! The discharge of a transaction (4.4): it takes effect as a whole, or not at all.
 //!
-//! At a commit every message is offered to its queue. If all queues accept, messages and removals
-//! go to the log as one group, and once that is on disk all of it takes effect in one call: no
-//! intermediate state is visible. Until then everything is as before, and it stays so if the log
-//! does not take the group.
+//! A commit offers every message to its queue. If all queues accept, messages and removals are
+//! written to the log as one group. Once the group is on disk, all of it takes effect in one call,
+//! so no intermediate state is visible. Until then, and if the log refuses the group, everything is
+//! as before.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -23,35 +23,35 @@ use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router, TransactionId};
 use super::{Posting, Retirement, Transaction, rolled_back, unknown};
 
-/// Copies of messages on disk that one commit makes at most, one a queue or subscription: it is one
+/// Bound of the targets on disk of one commit, one for each message and queue: a commit is one
 /// group of the log.
 const COPIES: usize = 1_000_000;
 
-/// A commit on its way.
+/// A commit in progress.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Committing {
-    /// messages for in-memory queues, available when the log has written the rest
+    /// messages for in-memory queues, available once the log has written the others
     in_memory: Vec<(Key, Seq, RecordLocation)>,
-    /// addresses of messages that the log has nothing to do with
-    apart: Vec<Key>,
+    /// addresses of messages that are not logged
+    unlogged: Vec<Key>,
     /// blocks of streams in memory
     blocks: Vec<MemoryBlock>,
 }
 
-/// Messages, and their bytes, that leave queues with a commit.
+/// Messages and bytes that a commit removes from queues.
 type Leaving = BTreeMap<Key, (u64, u64)>;
 
-/// A message that its queues take.
+/// A message that its queues have admitted.
 struct Offered<'a> {
     posting: &'a Posting,
     at: Key,
     posted: Posted,
-    /// where it goes in a stream, unless that has it
+    /// its partition and identity in a stream, unless it is a duplicate
     place: Option<PartitionIdentity>,
 }
 
 impl Offered<'_> {
-    /// The queues on disk it is for; for one of them it is counted.
+    /// Its queues on disk; one of the commits counts the outcome.
     fn on_disk(&self) -> Option<Queues<'_>> {
         let counted = Completion { settlement: SettlementTarget::Posted, address: self.at, ..Completion::NONE };
         let completions = std::iter::once(counted).chain(std::iter::repeat(Completion::NONE));
@@ -63,13 +63,12 @@ impl Offered<'_> {
 }
 
 impl Router {
-    /// The client commits a transaction, or with `fail` rolls it back; [`Links::discharged`]
-    /// answers.
+    /// Commits a transaction, or rolls it back if `fail` is set. [`Links::discharged`] answers.
     pub fn discharge(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get_mut(&id) else {
             return links.discharged(id, if fail { Ok(()) } else { Err(unknown()) });
         };
-        if transaction.prepares && transaction.committing.is_some() {
+        if transaction.is_prepared_part && transaction.committing.is_some() {
             return self.end_prepared(id, fail, links);
         }
         if fail {
@@ -79,10 +78,9 @@ impl Router {
         self.await_commit(id, links);
     }
 
-    /// Admits the messages of a transaction, as a commit does, without ending it: another part of
-    /// the transaction has to be on disk first. [`Links::discharged`] answers: after a success,
-    /// [`Router::discharge`] cannot fail. A part that has something for the journal cannot be
-    /// prepared.
+    /// Admits the messages of one part of a transaction without ending it, because another part
+    /// must be on disk first. [`Links::discharged`] answers; after a success, [`Router::discharge`]
+    /// cannot fail. A part with work for the journal cannot be prepared.
     pub fn prepare(&mut self, id: TransactionId, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get(&id) else {
             return links.discharged(id, Err(unknown()));
@@ -93,7 +91,7 @@ impl Router {
             return links.discharged(id, Err(Error::new(condition::NOT_IMPLEMENTED, what)));
         }
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
-            transaction.prepares = true;
+            transaction.is_prepared_part = true;
         }
         self.await_commit(id, links);
     }
@@ -116,8 +114,8 @@ impl Router {
         }
     }
 
-    /// A commit waits while messages are being copied, and while blocks of its partitions are in
-    /// flight: later messages get their offsets when those are stored.
+    /// Whether a commit can begin. It waits during compaction, and while blocks of its partitions
+    /// are in flight: offsets of its messages depend on whether these are stored.
     fn may_begin(&self, id: TransactionId) -> bool {
         let partitions = self.transactions.open.get(&id).into_iter().flat_map(|transaction| &transaction.partitions);
         let is_busy = |(key, number): &(AddressKey, u32)| {
@@ -128,8 +126,8 @@ impl Router {
         !(busy || self.storage.journal.is_compacting() || self.transactions.compaction.is_some())
     }
 
-    /// Partitions that have messages of commits which wait to begin: what gathers there goes to the
-    /// log with these.
+    /// The partitions of commits that wait to begin. Messages gathered there are written with these
+    /// commits.
     pub(in crate::core) fn awaited_partitions(&self) -> BTreeSet<(AddressKey, u32)> {
         let waiting = self.transactions.waiting.iter().filter_map(|id| self.transactions.open.get(id));
         waiting.flat_map(|transaction| &transaction.partitions).copied().collect()
@@ -145,7 +143,7 @@ impl Router {
         address.map_or_else(LaneId::default, |address| LaneId::of_space(address.declared.space))
     }
 
-    /// Commits that have waited begin as far as they may, in their order within each space.
+    /// Begins waiting commits, in their order within each address space, as far as they can begin.
     pub(in crate::core) fn begin_waiting_commits(&mut self, links: &mut impl Links) {
         while let Some(id) = self.next_waiting_commit() {
             self.begin_commit(id, links);
@@ -163,7 +161,7 @@ impl Router {
         let postings = std::mem::take(&mut transaction.postings);
         let offered = match transaction.refusal.clone() {
             Some(refusal) => Err(refusal),
-            None => self.offer_all(&postings, &self.leaving_with(id)),
+            None => self.offer_all(&postings, &self.removed_by_commit(id)),
         };
         let offered = match offered {
             Ok(offered) => offered,
@@ -172,8 +170,8 @@ impl Router {
                 return links.discharged(id, Err(rolled_back(&reason)));
             }
         };
-        let apart = |offered: &&Offered<'_>| offered.posted.disk.is_empty() && offered.place.is_none();
-        let apart = offered.iter().filter(apart).map(|offered| offered.at).collect();
+        let unlogged = |offered: &&Offered<'_>| offered.posted.disk.is_empty() && offered.place.is_none();
+        let unlogged = offered.iter().filter(unlogged).map(|offered| offered.at).collect();
         let mut partitions = BTreeSet::new();
         for Offered { posting, at, place, .. } in &offered {
             let Some((number, _)) = posting.place else { continue };
@@ -199,10 +197,10 @@ impl Router {
         let grows = first.is_some();
         let blocks = self.write_posted(&partitions);
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
-            transaction.committing = Some(Committing { in_memory, apart, blocks });
+            transaction.committing = Some(Committing { in_memory, unlogged, blocks });
         }
         match (grows, removals.is_empty()) {
-            _ if self.transactions.open.get(&id).is_some_and(|transaction| transaction.prepares) => {
+            _ if self.transactions.open.get(&id).is_some_and(|transaction| transaction.is_prepared_part) => {
                 debug_assert!(!grows && removals.is_empty(), "a part with work for the journal was prepared");
                 links.discharged(id, Ok(()));
             }
@@ -248,7 +246,7 @@ impl Router {
         Ok(offered)
     }
 
-    /// `firsts`: of each queue the number from which on all its messages are of this transaction.
+    /// `firsts`: for each queue, the first number that was assigned in this commit.
     fn offer_one<'a>(&mut self, posting: &'a Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Offered<'a>, Error> {
         let at = self.by_key.get(&posting.address).copied();
         let at = at.ok_or_else(address_deleted)?;
@@ -267,7 +265,7 @@ impl Router {
                 let posted = self.offer_to_queue(at, posting, firsts)?;
                 Ok(Offered { posting, at, posted, place: None })
             }
-            // The address of that key was deleted, and opened again as something else.
+            // The address with this key was deleted, and opened again with another treatment.
             _ => Err(address_deleted()),
         }
     }
@@ -283,7 +281,8 @@ impl Router {
         match (queue.opened.messages.offer(now_ms, &posting.head), queue.opened.log) {
             (Admission::Store(admitted), Some(log)) => posted.disk.push((at, log, admitted)),
             (Admission::Store(admitted), None) => posted.memory.push((at, admitted.seq)),
-            // Its original may still be refused: a message accepted before could be lost.
+            // The original may still be refused; accepting the duplicate now could lose the
+            // message.
             (Admission::Duplicate { of: Some(original) }, _) if original < first => {
                 let what = "a message repeats one that is being stored: send both again";
                 return Err(Error::new(condition::RESOURCE_LOCKED, what));
@@ -294,8 +293,8 @@ impl Router {
         Ok(posted)
     }
 
-    /// What a commit takes out of queues: it makes room for what the commit puts there.
-    fn leaving_with(&self, id: TransactionId) -> Leaving {
+    /// The messages that a commit removes from queues, which makes room for those that it adds.
+    fn removed_by_commit(&self, id: TransactionId) -> Leaving {
         let mut leaving = Leaving::new();
         let Some(transaction) = self.transactions.open.get(&id) else { return leaving };
         for retirement in transaction.retirements.iter().filter(|one| *one.outcome == Outcome::Accepted) {
@@ -310,10 +309,10 @@ impl Router {
         leaving
     }
 
-    /// Credit keeps producers from sending more than a queue has room for, but what is held until a
-    /// commit was sent before: why it cannot be stored, if a queue has more then than it may.
-    /// Subscriptions that live with their links delay a commit for a short time only, and miss
-    /// messages for which they have no room.
+    /// The reason if a queue would exceed its bound with the messages of a commit. Credit cannot
+    /// prevent that, because these messages were sent before they were stored. Link-scoped
+    /// subscriptions are excluded: they delay a commit for a short time only, and miss messages for
+    /// which they have no room.
     fn overfull(&self, posted: &Posted, leaving: &Leaving) -> Option<String> {
         let on_disk = posted.disk.iter().map(|(at, ..)| *at);
         let queues = on_disk.chain(posted.memory.iter().map(|(at, _)| *at));
@@ -327,19 +326,21 @@ impl Router {
             u64::MAX => format!("{} bytes", limits.bytes),
             messages => format!("{messages} messages"),
         };
-        Some(format!("\"{name}\" has no room for all of it, and at most {bound}: commit less at once, or later"))
+        Some(format!(
+            "\"{name}\" has no room for all of it, and at most {bound}: commit fewer messages at once, or later"
+        ))
     }
 
-    /// A message that was offered will not be stored.
+    /// Withdraws an admitted message that will not be stored.
     fn withdraw(&mut self, at: Key, seq: Seq) {
         if let Some(queue) = self.addresses.find_queue_mut(at) {
             queue.opened.messages.withdraw(seq);
         }
     }
 
-    /// The state that the log forgets with a transaction: of messages accepted from queues on disk.
-    /// Other outcomes follow when the transaction is on disk: after a loss the message is delivered
-    /// again.
+    /// The removals that are logged with a transaction: those of accepted messages of queues on
+    /// disk. Other outcomes are applied once the transaction is on disk; if they are lost in a
+    /// crash, the message is delivered again.
     fn removals_of(&mut self, id: TransactionId) -> Vec<Removal> {
         let mut removals: BTreeMap<u32, Removal> = BTreeMap::new();
         let Some(transaction) = self.transactions.open.get_mut(&id) else { return Vec::new() };
@@ -356,7 +357,7 @@ impl Router {
         removals.into_values().collect()
     }
 
-    /// Messages of an address whose removals were logged with transactions.
+    /// Messages of an address whose removals were logged with open transactions.
     pub(in crate::core) fn retired_in(&self, at: Key) -> HashSet<Seq> {
         let logged = self.transactions.open.values().flat_map(|transaction| &transaction.retirements);
         let pending = logged.filter(|it| it.logged.is_some()).filter_map(|it| self.pending.get(Key::unpack(it.token)));
@@ -365,7 +366,7 @@ impl Router {
             .collect()
     }
 
-    /// The log has a transaction, needs none of it, or has refused it.
+    /// Ends a commit: the log has written or refused it, or nothing had to be written.
     pub(in crate::core) fn end_commit(
         &mut self,
         id: TransactionId,
@@ -373,10 +374,10 @@ impl Router {
         links: &mut impl Links,
     ) {
         let Some(transaction) = self.remove_transaction(id) else { return };
-        let Committing { in_memory, apart, blocks } = transaction.committing.unwrap_or_default();
+        let Committing { in_memory, unlogged, blocks } = transaction.committing.unwrap_or_default();
         match result {
             Ok(()) => {
-                for at in apart {
+                for at in unlogged {
                     if let Some(address) = self.addresses.get_mut(at) {
                         address.stats.accepted += 1;
                     }
@@ -395,13 +396,13 @@ impl Router {
                 self.refuse_blocks(blocks, refused, links);
                 self.free_deleted(&transaction.retirements);
                 self.return_retirements(&transaction.retirements, links);
-                links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));
+                links.discharged(id, Err(rolled_back(&not_stored("the content of the transaction", refused))));
             }
         }
         self.commit_ended(links);
     }
 
-    /// The other part of a transaction is on disk, or all of it is rolled back.
+    /// Ends a prepared part: the other part is on disk, or (`fail`) the transaction is rolled back.
     fn end_prepared(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
         if !fail {
             return self.end_commit(id, &Ok(()), links);
@@ -415,8 +416,7 @@ impl Router {
         self.commit_ended(links);
     }
 
-    /// Messages that in-memory queues have admitted stay unavailable; duplicates of them are
-    /// refused.
+    /// Withdraws messages that in-memory queues have admitted, and refuses their duplicates.
     fn withdraw_from_memory(
         &mut self,
         in_memory: Vec<(Key, Seq, RecordLocation)>,
@@ -431,7 +431,7 @@ impl Router {
         }
     }
 
-    /// Compaction that waited for commits may continue.
+    /// Counts an ended commit. After the last one, a postponed compaction continues.
     fn commit_ended(&mut self, links: &mut impl Links) {
         self.transactions.committing -= 1;
         if self.transactions.committing == 0
@@ -442,16 +442,16 @@ impl Router {
         }
     }
 
-    /// The log has refused removals: the messages whose address was deleted in the meantime are
-    /// removed now.
+    /// Frees the records of retired messages whose address was deleted in the meantime, because the
+    /// log has refused their removals.
     fn free_deleted(&mut self, retirements: &[Retirement]) {
         let deleted = retirements.iter().filter(|it| self.pending.get(Key::unpack(it.token)).is_none());
         let mut freed = Freed::default();
         deleted.filter_map(|retirement| retirement.logged).for_each(|place| freed.add(place));
-        self.storage.journal.free_misplaced(&freed);
+        self.storage.journal.free_orphans(&freed);
     }
 
-    /// A message of an in-memory queue becomes available.
+    /// Makes a message of an in-memory queue available.
     fn end_posting(&mut self, at: Key, seq: Seq, place: RecordLocation, links: &mut impl Links) {
         let Some(queue) = self.addresses.find_queue_mut(at) else {
             // The queue was deleted in the meantime.
@@ -464,7 +464,7 @@ impl Router {
         self.mark_dirty(at);
     }
 
-    /// The outcome of a delivery takes effect.
+    /// Applies the outcome of a delivery that a committed transaction held.
     fn end_retirement(&mut self, retirement: &Retirement, links: &mut impl Links) {
         let Some(pending) = self.pending.get_mut(Key::unpack(retirement.token)) else { return };
         if std::mem::replace(&mut pending.retiring, Retiring::No) == Retiring::No {
@@ -480,21 +480,22 @@ impl Router {
         self.mark_dirty(at);
     }
 
-    /// Nothing of a transaction happens.
+    /// Rolls back a transaction.
     pub(in crate::core) fn roll_back(&mut self, id: TransactionId, links: &mut impl Links) {
         if let Some(transaction) = self.remove_transaction(id) {
             self.return_retirements(&transaction.retirements, links);
         }
     }
 
-    /// Deliveries are held by their consumers as before; settled ones are returned.
+    /// Returns the deliveries of a transaction that was not committed: unsettled ones to their
+    /// consumers, settled ones as after a failure.
     fn return_retirements(&mut self, retirements: &[Retirement], links: &mut impl Links) {
         for Retirement { token, .. } in retirements {
             let Some(pending) = self.pending.get_mut(Key::unpack(*token)) else { continue };
             let (at, settlement) = (pending.address, pending.settlement);
             match std::mem::replace(&mut pending.retiring, Retiring::No) {
                 Retiring::No => {}
-                Retiring::LetGo(verdict) => self.outcome(*token, &verdict.outcome(), links),
+                Retiring::Relinquished(verdict) => self.outcome(*token, &verdict.outcome(), links),
                 Retiring::Held => {
                     let queue = self.addresses.find_queue_mut(at);
                     if let (SettlementTarget::Queue(seq), Some(queue)) = (settlement, queue) {

@@ -1,10 +1,9 @@
 //! Transactions (part 4): postings and retirements are held until the discharge.
 //!
 //! A transaction is open from [`Router::declare`] until its discharge. Postings are validated one
-//! by one and kept in memory: they are invisible, and no queue knows them. Messages that are
-//! retired stay with their consumers' tokens, which nothing else can end. A posting that cannot be
-//! kept makes the transaction rollback-only. An idle transaction is rolled back after a while, and
-//! is unknown from then on.
+//! by one and held in memory, invisible to their queues. Retired messages keep the tokens of their
+//! consumers, which nothing else can close. A posting that cannot be held makes the transaction
+//! rollback-only. An idle transaction is rolled back after [`IDLE_MS`] and is unknown from then on.
 
 mod discharge;
 
@@ -25,17 +24,16 @@ use super::stream::PartitionIdentity;
 use super::{AddressKey, Ending, Links, Origin, Router, home_of_token};
 use discharge::Committing;
 
-/// Messages posted, and messages retired, of one transaction at most.
+/// Bound of the messages posted, and of those retired, in one transaction.
 pub const TRANSACTION_MESSAGES: usize = 100_000;
-/// Bytes of the messages posted in one transaction at most; one message alone may be as large as
-/// its address allows.
+/// Bound of the bytes of a transaction; a single message may be as large as its address allows.
 const TRANSACTION_BYTES: usize = 64 << 20;
-/// After so long without use a transaction is rolled back.
+/// Time without use after which a transaction is rolled back.
 const IDLE_MS: u64 = 300_000;
-/// Time between two searches for those, at least.
-const LOOK_MS: u64 = 1000;
+/// Least time between two checks for idle transactions.
+const CHECK_INTERVAL_MS: u64 = 1000;
 
-/// Names a transaction. Its number is never used again by the shard of its connection.
+/// The identity of a transaction. The shard of its connection never reuses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
     /// the shard of the connection that declared it
@@ -47,7 +45,7 @@ pub struct TransactionId {
 }
 
 impl TransactionId {
-    /// Names none.
+    /// No transaction.
     pub const NONE: Self = Self { shard: u16::MAX, conn: u32::MAX, number: 0 };
 }
 
@@ -55,13 +53,13 @@ impl TransactionId {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Transactions {
     pub(in crate::core) open: BTreeMap<TransactionId, Transaction>,
-    /// when to look for idle ones, if there are any
+    /// time of the next check for idle transactions, if there are any
     check_ms: Option<u64>,
     /// commits that wait to begin
     pub(in crate::core) waiting: WaitingCommits,
-    /// commits that are with the log
+    /// number of commits in flight to the log
     pub(in crate::core) committing: usize,
-    /// the segment to compact when there are none
+    /// the segment to compact when no commit is in flight
     pub(in crate::core) compaction: Option<u32>,
 }
 
@@ -74,7 +72,7 @@ impl WaitingCommits {
         self.0.entry(lane).or_default().push_back(id);
     }
 
-    /// The first of a lane goes.
+    /// Removes the first commit of a lane.
     pub(in crate::core) fn pop(&mut self, lane: LaneId) {
         if let Some(waiting) = self.0.get_mut(&lane) {
             waiting.pop_front();
@@ -88,12 +86,12 @@ impl WaitingCommits {
         self.0.is_empty()
     }
 
-    /// Whether some of a lane wait.
+    /// Whether commits of a lane wait.
     pub(in crate::core) fn has(&self, lane: LaneId) -> bool {
         self.0.contains_key(&lane)
     }
 
-    /// The first of each lane.
+    /// The first waiting commit of each lane.
     pub(in crate::core) fn firsts(&self) -> impl Iterator<Item = (LaneId, TransactionId)> {
         self.0.iter().filter_map(|(lane, waiting)| Some((*lane, *waiting.front()?)))
     }
@@ -104,7 +102,7 @@ impl WaitingCommits {
 }
 
 impl Transactions {
-    /// Whether one of them has a message for this address.
+    /// Whether an open transaction has a posting for this address.
     pub(in crate::core) fn posts_to(&self, key: AddressKey) -> bool {
         self.open.values().any(|transaction| transaction.postings.iter().any(|posting| posting.address == key))
     }
@@ -113,8 +111,8 @@ impl Transactions {
         self.check_ms
     }
 
-    /// Messages that a commit removes must not be copied in the meantime: whether compaction has to
-    /// wait.
+    /// Postpones compaction while commits are in flight, because the messages that they remove must
+    /// not be copied. Returns whether it was postponed.
     pub(in crate::core) fn postpone_compaction(&mut self, segment: u32) -> bool {
         let wait = self.committing > 0;
         self.compaction = wait.then_some(segment);
@@ -126,32 +124,32 @@ impl Transactions {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Transaction {
     pub(in crate::core) postings: Vec<Posting>,
-    /// of its messages and outcomes
+    /// bytes held for its messages and outcomes
     bytes: usize,
-    /// whose bytes these are
+    /// the account that these bytes are counted for
     account: Option<Account>,
     pub(in crate::core) retirements: Vec<Retirement>,
     /// partitions of streams that it has messages for
     pub(in crate::core) partitions: BTreeSet<(AddressKey, u32)>,
-    /// why it can only be rolled back
+    /// why it is rollback-only
     pub(in crate::core) refusal: Option<Error>,
     used_ms: u64,
-    /// it is being discharged: the progress of its messages
+    /// set while it is discharged: the state of its commit
     pub(in crate::core) committing: Option<Committing>,
-    /// it has a part elsewhere, which is to be on disk before this one ends
-    pub(in crate::core) prepares: bool,
+    /// it is a prepared part: another part must be on disk before this one ends
+    pub(in crate::core) is_prepared_part: bool,
 }
 
 /// A message to be stored.
 #[derive(Debug)]
 pub(in crate::core) struct Posting {
     pub(in crate::core) address: AddressKey,
-    /// the full name it was sent to, where receivers may request some names only
+    /// the full name that it was sent to, for addresses with filters
     pub(in crate::core) name: Option<Arc<str>>,
     pub(in crate::core) head: Head,
-    /// of a message for a stream: where it goes there
+    /// of a message for a stream: its partition and identity there
     pub(in crate::core) place: Option<PartitionIdentity>,
-    /// where it comes from
+    /// its origin, at a topic
     pub(in crate::core) origin: Option<Arc<Origin>>,
     pub(in crate::core) body: Box<[u8]>,
 }
@@ -160,14 +158,15 @@ pub(in crate::core) struct Posting {
 #[derive(Debug)]
 pub(in crate::core) struct Retirement {
     pub(in crate::core) token: u64,
-    /// one for all that were settled with the same words
+    /// shared by all deliveries that one disposition settled
     pub(in crate::core) outcome: Arc<Outcome>,
-    /// where its message lies, if the log has been given its removal
+    /// location of its message, if its removal was given to the log
     pub(in crate::core) logged: Option<RecordLocation>,
 }
 
 impl Transaction {
-    /// Why a message of this many bytes cannot be held, if so; `received`: what else is held.
+    /// The error if a message of this many bytes cannot be held. `received` counts the other held
+    /// bytes.
     fn refusal_of(&self, bytes: usize, account: Account, received: &Received) -> Option<Error> {
         if let Some(refusal) = &self.refusal {
             return Some(rolled_back(refusal));
@@ -179,8 +178,7 @@ impl Transaction {
         self.excess_of(bytes, account, received)
     }
 
-    /// Why no delivery more can be settled in it, with an outcome that takes this many bytes, if
-    /// so.
+    /// The error if no further delivery can be settled in it, with an outcome of this many bytes.
     fn refusal_to_settle(&self, bytes: usize, account: Account, received: &Received) -> Option<Error> {
         if self.retirements.len() >= TRANSACTION_MESSAGES {
             let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");
@@ -200,7 +198,7 @@ impl Transaction {
         Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
     }
 
-    /// More bytes belong to it. All are of one space, that of its connection.
+    /// Counts further bytes of the transaction. All belong to one space, that of its connection.
     fn hold(&mut self, bytes: usize, account: Account, received: &mut Received) {
         if bytes == 0 {
             return;
@@ -210,16 +208,15 @@ impl Transaction {
         received.hold(account, bytes);
     }
 
-    /// None of its bytes are held any longer.
+    /// Ends the count of its bytes.
     fn release(&mut self, received: &mut Received) {
         if let Some(account) = self.account.take() {
             received.release(account, std::mem::take(&mut self.bytes));
         }
     }
 
-    /// Bytes that an outcome takes which is held, unless that of the delivery before is the same
-    /// one.
-    fn more_to_hold(&self, outcome: &Arc<Outcome>) -> usize {
+    /// Bytes needed to hold an outcome; 0 if the previous retirement shares it.
+    fn additional_bytes(&self, outcome: &Arc<Outcome>) -> usize {
         let is_small = match &**outcome {
             Outcome::Accepted | Outcome::Released | Outcome::Rejected(None) => true,
             Outcome::Rejected(Some(_)) | Outcome::Modified(_) => false,
@@ -233,7 +230,7 @@ impl Transaction {
     }
 }
 
-/// Why a transaction was not committed (4.5.8).
+/// The error of a transaction that was not committed (4.5.8).
 #[must_use]
 pub fn rolled_back(reason: &Error) -> Error {
     let text = reason.description.as_deref().unwrap_or_default();
@@ -241,7 +238,7 @@ pub fn rolled_back(reason: &Error) -> Error {
     Error::new(condition::TRANSACTION_ROLLBACK, what)
 }
 
-/// That a transaction is not known, or not any more (4.5.8).
+/// The error of an unknown transaction (4.5.8).
 pub(in crate::core) fn unknown() -> Error {
     let what = format!(
         "this connection has no such transaction: declare one; one that is not used for {} s is rolled back",
@@ -251,14 +248,14 @@ pub(in crate::core) fn unknown() -> Error {
 }
 
 impl Router {
-    /// A transaction begins here: it is named before anything is part of it.
+    /// Begins a transaction on this shard, before any posting or retirement names it.
     pub fn declare(&mut self, id: TransactionId) {
         let transaction = Transaction { used_ms: self.now_ms, ..Transaction::default() };
         self.transactions.open.insert(id, transaction);
         self.transactions.check_ms.get_or_insert(self.now_ms.saturating_add(IDLE_MS));
     }
 
-    /// A transaction is over here: its bytes are no longer held.
+    /// Removes a transaction, and ends the count of its bytes.
     pub(in crate::core) fn remove_transaction(&mut self, id: TransactionId) -> Option<Transaction> {
         let mut transaction = self.transactions.open.remove(&id)?;
         transaction.release(&mut self.received);
@@ -268,14 +265,14 @@ impl Router {
         Some(transaction)
     }
 
-    /// A transaction is in use at another of its homes, and so is not idle here.
+    /// Notes the use of a transaction on another shard, so that it is not idle here.
     pub fn note_transaction_use(&mut self, id: TransactionId) {
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
             transaction.used_ms = self.now_ms;
         }
     }
 
-    /// A whole message is posted in a transaction: its queue is asked at the commit.
+    /// Adds a whole message to its transaction. Its queue decides about it at the commit.
     pub(in crate::core) fn add_posting(
         &mut self,
         from: Key,
@@ -294,7 +291,7 @@ impl Router {
         let now_ms = self.now_ms;
         let open = self.transactions.open.get_mut(&id);
         let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else {
-            // It is part of no transaction: its outcome is not a transactional state.
+            // Without a known transaction its outcome is not a transactional state.
             return self.refuse(from, &arriving.without_transaction(), unknown(), links);
         };
         transaction.used_ms = now_ms;
@@ -310,8 +307,8 @@ impl Router {
         self.taken(from, 1);
     }
 
-    /// Something that belongs to a transaction was refused: a commit is answered with a rollback
-    /// that names the first cause. The postings of the transaction are dropped.
+    /// Makes a transaction rollback-only: a commit is answered with a rollback that names the first
+    /// cause. Its postings are dropped.
     pub fn mark_rollback_only(&mut self, id: Option<TransactionId>, cause: &Error) {
         let open = id.and_then(|id| self.transactions.open.get_mut(&id));
         let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else { return };
@@ -320,7 +317,7 @@ impl Router {
         transaction.release(&mut self.received);
     }
 
-    /// The outcome of a posting that was refused; a transactional state if it names a transaction
+    /// Sends the outcome of a refused posting: a transactional state if it names a transaction
     /// (4.4.1).
     pub(in crate::core) fn answer_posting(
         &mut self,
@@ -341,9 +338,9 @@ impl Router {
         }
     }
 
-    /// A consumer has reported an outcome within a transaction (4.4.2), and `settled` if it has
-    /// settled the delivery. In a transaction that is not known the delivery is as after a
-    /// rollback: still with its consumer, or failed.
+    /// Holds an outcome that a consumer has reported within a transaction (4.4.2). `settled`: the
+    /// consumer has settled the delivery. If the transaction is unknown, the delivery is treated as
+    /// after a rollback: it remains with its consumer, or has failed.
     pub fn retire_delivery(
         &mut self,
         id: TransactionId,
@@ -368,7 +365,7 @@ impl Router {
             };
         };
         transaction.used_ms = now_ms;
-        let held = transaction.more_to_hold(outcome);
+        let held = transaction.additional_bytes(outcome);
         if let Some(error) = transaction.refusal_to_settle(held, account, &self.received) {
             self.mark_rollback_only(Some(id), &error);
             return if settled {
@@ -400,9 +397,9 @@ impl Router {
         let open = || self.transactions.open.iter().filter(|(_, transaction)| transaction.committing.is_none());
         let idle: Vec<TransactionId> = open().filter(|(_, idle)| ends(idle) <= now_ms).map(|(id, _)| *id).collect();
         let next = open().map(|(_, transaction)| ends(transaction)).filter(|at| *at > now_ms).min();
-        // One more may have begun its commit, and be refused it.
+        // A transaction whose commit has begun must be checked again if that fails.
         let next = next.unwrap_or(now_ms.saturating_add(IDLE_MS));
-        self.transactions.check_ms = Some(next.max(now_ms.saturating_add(LOOK_MS)));
+        self.transactions.check_ms = Some(next.max(now_ms.saturating_add(CHECK_INTERVAL_MS)));
         for id in idle {
             self.roll_back(id, links);
         }

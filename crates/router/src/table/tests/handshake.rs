@@ -395,7 +395,7 @@ fn an_open_with_an_unknown_host_name_is_not_found() {
     let login = password("alice", "pencil", "PLAIN");
     let alice = Authenticated { proof: Proof::Password(7), ..log_in(&table, local(), login, None).unwrap() };
     let (condition, text, why) = refused(&table, &alice, Some("defualt"));
-    // a password that has changed since is not reported before
+    // The password stamp is wrong, too: either error may be reported.
     assert!([condition::NOT_FOUND, condition::UNAUTHORIZED_ACCESS].contains(&condition), "{text} {why:?}");
     let inside = authenticated(&table, "default", Some("alice"));
     assert_eq!(
@@ -477,9 +477,9 @@ fn session_vouched_for_a_missing_space_is_not_found() {
     for user in [None, Some("alice".to_owned())] {
         let inside = Authenticated::vouched(&table, "Default", user.clone());
         assert_eq!((table.open(&inside, Some("localhost")).ok(), &inside.user), (table.space_named("default"), &user));
-        let astray = Authenticated::vouched(&table, "gone", user);
+        let unknown_space = Authenticated::vouched(&table, "gone", user);
         for hostname in [None, Some("default"), Some("gone")] {
-            let (condition, text, _) = refused(&table, &astray, hostname);
+            let (condition, text, _) = refused(&table, &unknown_space, hostname);
             assert_eq!(condition, condition::NOT_FOUND, "neither the only space nor the one that open names");
             assert!(text.contains("\"gone\""));
         }
@@ -508,11 +508,11 @@ fn node_without_spaces_refuses_every_client() {
 #[test]
 fn the_sasl_header_may_be_omitted_where_anonymous_is_admitted() {
     let table = shared(&golden("many-spaces.json"));
-    let optional = |peer| Handshake::new(Arc::clone(&table), peer, NONCE).may_be_left_out();
+    let optional = |peer| Handshake::new(Arc::clone(&table), peer, NONCE).is_optional();
     assert!(optional(local()), "the host name of open may name an open space");
     assert!(optional(named("lab")));
     assert!(!optional(named("shop.north")));
-    assert!(!Handshake::new(shared(&golden("closed.json")), local(), NONCE).may_be_left_out());
+    assert!(!Handshake::new(shared(&golden("closed.json")), local(), NONCE).is_optional());
 }
 
 #[test]

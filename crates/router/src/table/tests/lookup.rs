@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::table::tests::{SECRET, closed, plan, space, table};
-use crate::table::{Clues, NoSpace, Table};
+use crate::table::{NoSpace, SpaceHints, Table};
 
 /// Two spaces `north` and `south`, each also `.test`, on a platform that is called
 /// `broker.example.com`; no default.
@@ -20,7 +20,7 @@ fn unknown<T>(name: &str) -> Result<T, NoSpace> {
     Err(NoSpace::Unknown(name.into()))
 }
 
-/// Names without information about the space.
+/// Names that select no space.
 const NEUTRAL: [&str; 10] = [
     "",
     "localhost",
@@ -34,31 +34,32 @@ const NEUTRAL: [&str; 10] = [
     "broker.EXAMPLE.com",
 ];
 
-fn found(table: &Table, clues: &Clues<'_>) -> Result<String, NoSpace> {
-    table.space_for(clues).map(|key| table.space(key).unwrap().name().to_owned())
+fn found(table: &Table, hints: &SpaceHints<'_>) -> Result<String, NoSpace> {
+    table.space_for(hints).map(|key| table.space(key).unwrap().name().to_owned())
 }
 
 #[test]
 fn each_clue_alone_selects_its_space() {
     let table = two();
-    for clues in [
-        Clues { sni: Some("north"), ..Clues::default() },
-        Clues { sasl_hostname: Some("north.test"), ..Clues::default() },
-        Clues { user: Some("alice@north"), ..Clues::default() },
-        Clues { open_hostname: Some("NORTH.Test"), ..Clues::default() },
+    for hints in [
+        SpaceHints { sni: Some("north"), ..SpaceHints::default() },
+        SpaceHints { sasl_hostname: Some("north.test"), ..SpaceHints::default() },
+        SpaceHints { user: Some("alice@north"), ..SpaceHints::default() },
+        SpaceHints { open_hostname: Some("NORTH.Test"), ..SpaceHints::default() },
     ] {
-        assert_eq!(found(&table, &clues), Ok("north.test".into()), "{clues:?}");
+        assert_eq!(found(&table, &hints), Ok("north.test".into()), "{hints:?}");
     }
 }
 
 #[test]
 fn earlier_clue_takes_precedence_over_a_later_one() {
     let table = two();
-    let sni = Clues { sni: Some("south"), sasl_hostname: Some("north"), user: Some("a@north"), open_hostname: None };
+    let sni =
+        SpaceHints { sni: Some("south"), sasl_hostname: Some("north"), user: Some("a@north"), open_hostname: None };
     assert_eq!(found(&table, &sni), Ok("south.test".into()));
-    let sasl = Clues { sasl_hostname: Some("south"), user: Some("a@north"), ..Clues::default() };
+    let sasl = SpaceHints { sasl_hostname: Some("south"), user: Some("a@north"), ..SpaceHints::default() };
     assert_eq!(found(&table, &sasl), Ok("south.test".into()));
-    let user = Clues { user: Some("a@south"), open_hostname: Some("north"), ..Clues::default() };
+    let user = SpaceHints { user: Some("a@south"), open_hostname: Some("north"), ..SpaceHints::default() };
     assert_eq!(found(&table, &user), Ok("south.test".into()));
 }
 
@@ -66,10 +67,11 @@ fn earlier_clue_takes_precedence_over_a_later_one() {
 fn ip_address_localhost_and_platform_host_name_are_no_clue() {
     let table = two();
     for name in NEUTRAL {
-        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: Some("a@north"), open_hostname: None };
-        assert_eq!(found(&table, &clues), Ok("north.test".into()), "{name:?}");
-        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some("south") };
-        assert_eq!(found(&table, &clues), Ok("south.test".into()), "{name:?}");
+        let hints =
+            SpaceHints { sni: Some(name), sasl_hostname: Some(name), user: Some("a@north"), open_hostname: None };
+        assert_eq!(found(&table, &hints), Ok("north.test".into()), "{name:?}");
+        let hints = SpaceHints { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some("south") };
+        assert_eq!(found(&table, &hints), Ok("south.test".into()), "{name:?}");
     }
 }
 
@@ -78,16 +80,21 @@ fn unknown_name_is_refused_in_every_clue() {
     let one = Plan { spaces: vec![space("north", &[])], ..of_two(None) };
     for table in [two(), table(&of_two(Some("south.test"))), table(&one)] {
         for name in ["nroth", "north.tset", "localhost.test", "xbroker.example.com", "1.2.3", "$within", "north:"] {
-            for clues in [
-                Clues { sni: Some(name), ..Clues::default() },
-                Clues { sni: Some(name), sasl_hostname: Some("north"), user: Some("a@north"), open_hostname: None },
-                Clues { sasl_hostname: Some(name), ..Clues::default() },
-                Clues { sni: Some("north"), sasl_hostname: Some(name), user: Some("a"), open_hostname: None },
-                Clues { user: Some(&format!("alice@{name}")), ..Clues::default() },
-                Clues { sni: Some("localhost"), user: Some(&format!("a@north@{name}")), ..Clues::default() },
-                Clues { open_hostname: Some(name), ..Clues::default() },
+            for hints in [
+                SpaceHints { sni: Some(name), ..SpaceHints::default() },
+                SpaceHints {
+                    sni: Some(name),
+                    sasl_hostname: Some("north"),
+                    user: Some("a@north"),
+                    open_hostname: None,
+                },
+                SpaceHints { sasl_hostname: Some(name), ..SpaceHints::default() },
+                SpaceHints { sni: Some("north"), sasl_hostname: Some(name), user: Some("a"), open_hostname: None },
+                SpaceHints { user: Some(&format!("alice@{name}")), ..SpaceHints::default() },
+                SpaceHints { sni: Some("localhost"), user: Some(&format!("a@north@{name}")), ..SpaceHints::default() },
+                SpaceHints { open_hostname: Some(name), ..SpaceHints::default() },
             ] {
-                assert_eq!(found(&table, &clues), unknown(name), "{clues:?}");
+                assert_eq!(found(&table, &hints), unknown(name), "{hints:?}");
             }
         }
     }
@@ -96,13 +103,13 @@ fn unknown_name_is_refused_in_every_clue() {
 #[test]
 fn user_name_keeps_its_suffix_if_a_host_name_names_the_space() {
     let user = Some("carol@example.com");
-    for clues in [
-        Clues { sni: Some("north"), user, ..Clues::default() },
-        Clues { sasl_hostname: Some("north"), user, ..Clues::default() },
+    for hints in [
+        SpaceHints { sni: Some("north"), user, ..SpaceHints::default() },
+        SpaceHints { sasl_hostname: Some("north"), user, ..SpaceHints::default() },
     ] {
-        assert_eq!(found(&two(), &clues), Ok("north.test".into()));
+        assert_eq!(found(&two(), &hints), Ok("north.test".into()));
     }
-    let platform = Clues { user: Some("carol@broker.example.com"), ..Clues::default() };
+    let platform = SpaceHints { user: Some("carol@broker.example.com"), ..SpaceHints::default() };
     assert_eq!(found(&table(&of_two(Some("south.test"))), &platform), Ok("south.test".into()));
 }
 
@@ -117,44 +124,45 @@ fn default_space_is_selected_without_a_clue() {
     ] {
         let table = table(&of_two(default));
         let expected = expected.map(str::to_owned);
-        assert_eq!(found(&table, &Clues::default()), expected, "{default:?}");
+        assert_eq!(found(&table, &SpaceHints::default()), expected, "{default:?}");
         for name in NEUTRAL {
-            let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: Some("alice"), open_hostname: None };
-            assert_eq!(found(&table, &clues), expected, "{default:?} {name:?}");
+            let hints =
+                SpaceHints { sni: Some(name), sasl_hostname: Some(name), user: Some("alice"), open_hostname: None };
+            assert_eq!(found(&table, &hints), expected, "{default:?} {name:?}");
         }
     }
     let one = Plan { spaces: vec![space("north", &[])], ..of_two(Some("south.test")) };
-    assert_eq!(found(&table(&one), &Clues::default()), Err(NoSpace::Unnamed), "no other space takes its place");
+    assert_eq!(found(&table(&one), &SpaceHints::default()), Err(NoSpace::Unnamed), "no other space takes its place");
 }
 
 #[test]
 fn only_the_suffix_after_the_last_at_sign_names_the_space() {
     let table = two();
-    let clues = |user| Clues { user: Some(user), ..Clues::default() };
-    assert_eq!(found(&table, &clues("a@south@north")), Ok("north.test".into()));
-    assert_eq!(found(&table, &clues("a@north@example.com")), unknown("example.com"));
-    assert_eq!(found(&table, &clues("north")), Err(NoSpace::Unnamed));
+    let hints = |user| SpaceHints { user: Some(user), ..SpaceHints::default() };
+    assert_eq!(found(&table, &hints("a@south@north")), Ok("north.test".into()));
+    assert_eq!(found(&table, &hints("a@north@example.com")), unknown("example.com"));
+    assert_eq!(found(&table, &hints("north")), Err(NoSpace::Unnamed));
 }
 
 #[test]
 fn the_host_name_of_open_counts_only_without_a_user_name() {
     let table = two();
-    let clues = Clues { user: Some("alice"), open_hostname: Some("north"), ..Clues::default() };
-    assert_eq!(found(&table, &clues), Err(NoSpace::Unnamed));
+    let hints = SpaceHints { user: Some("alice"), open_hostname: Some("north"), ..SpaceHints::default() };
+    assert_eq!(found(&table, &hints), Err(NoSpace::Unnamed));
 }
 
 #[test]
 fn only_space_is_selected_without_a_clue() {
     let table = table(&plan(1, [space("north", &[])]));
-    let noise = Clues { sni: Some("localhost"), user: Some("alice"), ..Clues::default() };
+    let noise = SpaceHints { sni: Some("localhost"), user: Some("alice"), ..SpaceHints::default() };
     assert_eq!(found(&table, &noise), Ok("north.test".into()));
-    assert_eq!(found(&table, &Clues::default()), Ok("north.test".into()));
+    assert_eq!(found(&table, &SpaceHints::default()), Ok("north.test".into()));
 }
 
 #[test]
 fn connection_without_a_clue_is_refused_among_several_spaces() {
-    assert_eq!(found(&two(), &Clues::default()), Err(NoSpace::Unnamed));
-    assert_eq!(found(&Table::empty(SECRET), &Clues::default()), Err(NoSpace::Nothing));
+    assert_eq!(found(&two(), &SpaceHints::default()), Err(NoSpace::Unnamed));
+    assert_eq!(found(&Table::empty(SECRET), &SpaceHints::default()), Err(NoSpace::Nothing));
 }
 
 #[test]
@@ -173,8 +181,8 @@ fn a_space_called_like_the_platform_does_not_get_its_clients() {
     called.spaces[0].names = vec!["localhost".into(), "broker.example.com".into(), "north.test".into()];
     let table = table(&called);
     for name in ["localhost", "Broker.Example.com"] {
-        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
-        assert_eq!(found(&table, &clues), Ok("south.test".into()), "{name}");
+        let hints = SpaceHints { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
+        assert_eq!(found(&table, &hints), Ok("south.test".into()), "{name}");
     }
 }
 
@@ -198,12 +206,12 @@ fn internal() -> crate::plan::Space {
 #[test]
 fn internal_space_is_not_reachable_by_any_clue() {
     let alone = table(&plan(1, [internal()]));
-    assert_eq!(found(&alone, &Clues::default()), Err(NoSpace::Nothing));
+    assert_eq!(found(&alone, &SpaceHints::default()), Err(NoSpace::Nothing));
     let table = table(&plan(1, [space("north", &[]), internal()]));
-    assert_eq!(found(&table, &Clues::default()), Ok("north.test".into()), "it is the only reachable space");
+    assert_eq!(found(&table, &SpaceHints::default()), Ok("north.test".into()), "it is the only reachable space");
     for name in ["$within", "$WITHIN"] {
-        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
-        assert_eq!(found(&table, &clues), unknown(name));
+        let hints = SpaceHints { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
+        assert_eq!(found(&table, &hints), unknown(name));
         assert_eq!(table.space_named(name), None);
         let key = table.space_within(name).expect("a session within this process finds it");
         assert!(table.space(key).unwrap().is_internal());

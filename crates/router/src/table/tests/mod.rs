@@ -1,4 +1,4 @@
-//! The table against the sentences of the contracts, and against the vectors that both planes read.
+//! The table is tested against the contracts, and against the vectors that both planes read.
 
 mod compile;
 mod diff;
@@ -16,7 +16,7 @@ use crate::plan::{Address, AddressType, Authentication, AuthenticationType, Plan
 
 const SECRET: [u8; 32] = [7; 32];
 
-/// A file of the folder that both planes read.
+/// A file of the test vectors that both planes read.
 #[expect(clippy::disallowed_methods, reason = "a test reads its vectors")]
 fn read(name: &str) -> serde_json::Value {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name);

@@ -186,7 +186,8 @@ fn address_with_an_invalid_name_is_not_created() {
 }
 
 proptest! {
-    /// Exact, longest prefix, `autoCreate`, `#`: in that order, with any declarations.
+    /// For any declarations, a name resolves by exact name, longest prefix, `autoCreate` and `#`,
+    /// in that order.
     #[test]
     fn a_name_is_looked_up_in_the_stated_order(
         declared in prop::collection::btree_map(name_of(&["a", "b", "c"]), prop::bool::ANY, 0..6),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::plan::AddressType::{Anycast, Multicast};
 use crate::plan::{Plan, Space};
 use crate::table::tests::{plan, space, table};
-use crate::table::{Clues, Table};
+use crate::table::{SpaceHints, Table};
 
 const ADDRESSES: usize = 10_000;
 
@@ -54,18 +54,18 @@ fn each_of_a_thousand_spaces_is_found_by_each_clue() {
     let table = table(&plan(1, names.iter().map(|name| space(name, &[("orders", Anycast)]))));
     for name in &names {
         let user = format!("alice@{name}");
-        for clues in [
-            Clues { sni: Some(name), ..Clues::default() },
-            Clues { sasl_hostname: Some(name), ..Clues::default() },
-            Clues { user: Some(&user), ..Clues::default() },
-            Clues { open_hostname: Some(name), ..Clues::default() },
+        for hints in [
+            SpaceHints { sni: Some(name), ..SpaceHints::default() },
+            SpaceHints { sasl_hostname: Some(name), ..SpaceHints::default() },
+            SpaceHints { user: Some(&user), ..SpaceHints::default() },
+            SpaceHints { open_hostname: Some(name), ..SpaceHints::default() },
         ] {
-            let found = table.space(table.space_for(&clues).unwrap()).unwrap();
+            let found = table.space(table.space_for(&hints).unwrap()).unwrap();
             assert_eq!(found.uid(), format!("uid of {name}"));
             assert_eq!(found.resolve("orders").unwrap().space, found.key(), "each has its own `orders`");
         }
     }
-    assert!(table.space_for(&Clues::default()).is_err());
+    assert!(table.space_for(&SpaceHints::default()).is_err());
 }
 
 /// Plans of up to four spaces of up to six addresses each, with few names, so that plans have much
@@ -112,8 +112,8 @@ fn contents(table: &Table) -> Vec<(String, String, String, bool, u32)> {
 }
 
 proptest! {
-    /// For any sequence of plans the table equals that of the last plan, a key names one address
-    /// only, and the difference leads from the old table to the new.
+    /// For any sequence of plans the table equals that of the last plan, a key identifies only one
+    /// address, and the difference converts the old table into the new one.
     #[test]
     fn table_equals_that_of_its_plan_and_diff_leads_to_it_from_the_previous(plans in plans()) {
         let mut before = table(&plan(0, []));

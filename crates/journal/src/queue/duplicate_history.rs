@@ -1,5 +1,5 @@
-//! Messages that came before: by message id within a window, and by the number their producer gave
-//! them.
+//! Detection of duplicates: by message id within a window, and by the sequence numbers of numbered
+//! producers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,8 +10,8 @@ use super::head::Head;
 use super::settings::Duplicates;
 use super::state::Marker;
 
-/// Numbered producers that a queue remembers; one more is refused, as forgetting one would let its
-/// duplicates in.
+/// Maximum numbered producers that a queue remembers. Further ones are refused, because duplicates
+/// of a forgotten producer would be stored.
 pub const NUMBERED_PRODUCERS_MAX: usize = 1 << 20;
 
 /// One remembered message id.
@@ -19,11 +19,11 @@ pub const NUMBERED_PRODUCERS_MAX: usize = 1 << 20;
 struct Id {
     digest: u128,
     at: u64,
-    /// the message, as long as it is not committed
+    /// number of the message
     seq: u64,
 }
 
-/// The ids seen last, in a ring.
+/// The newest ids, in a ring.
 #[derive(Debug, Default)]
 struct Ids {
     limit: u32,
@@ -54,8 +54,8 @@ impl Ids {
         self.forget(slot);
         self.ring[slot as usize] = Some(id);
         let known = self.slots.get(&id.digest).and_then(|slot| self.ring[*slot as usize]);
-        // An id can be here twice, the older one outside the window; a restart puts them in any
-        // order.
+        // The ring can hold an id twice, the older one outside the window. A restart adds them in
+        // any order.
         if known.is_none_or(|known| known.at <= id.at) {
             self.slots.insert(id.digest, slot);
         }
@@ -69,14 +69,14 @@ impl Ids {
         }
     }
 
-    /// After a restart the ring continues behind the newest id.
+    /// Continues the ring behind the newest id, after a restart.
     fn resume(&mut self) {
         if (self.ring.len() as u32) < self.limit {
             self.next = self.ring.len() as u32;
             return;
         }
         let at = |slot: usize| self.ring[slot].map_or(0, |id| id.at);
-        // Times grow along the ring but for one step back, which is where it stopped.
+        // Times ascend along the ring, except at the position where it continues.
         self.next = (1..self.ring.len()).find(|slot| at(*slot) < at(*slot - 1)).unwrap_or(0) as u32;
     }
 }
@@ -88,16 +88,16 @@ struct Producer {
     stored: u64,
     /// highest number offered, or committed
     offered: u64,
-    /// whether any was committed: 0 is a number too
+    /// whether any number was committed, because 0 is a valid number
     any: bool,
     /// the message of `offered`
     seq: u64,
-    /// one was refused while the log had others behind it: they are not to be stored, or it could
-    /// never come again
+    /// the log refused a message and has later ones of this producer: they must not be stored,
+    /// because the refused one could then never be sent again
     gap: bool,
 }
 
-/// The traces of a message that is not committed.
+/// The entries of a message that is not committed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trace {
     slot: Option<u32>,
@@ -106,15 +106,15 @@ struct Trace {
 
 /// The duplicate history of a queue, or of a partition of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct DuplicateHistory {
     ids: Ids,
     producers: HashMap<u128, Producer>,
-    /// by message not committed
+    /// by number of the uncommitted message
     traces: BTreeMap<u64, Trace>,
 }
 
-impl Seen {
-    /// Applies new settings; keeps as many of the remembered ids as fit.
+impl DuplicateHistory {
+    /// Applies new settings; keeps the newest ids that fit.
     pub(crate) fn configure(&mut self, duplicates: Option<Duplicates>) {
         let limit = duplicates.map_or(0, |duplicates| duplicates.ids);
         self.ids.window_ms = duplicates.map_or(0, |duplicates| duplicates.window_ms);
@@ -128,11 +128,11 @@ impl Seen {
         for id in kept.iter().skip(kept.len().saturating_sub(limit as usize)) {
             self.ids.insert(*id);
         }
-        // Slots have changed: uncommitted ids are remembered and cannot be withdrawn.
+        // Slots have changed, so ids of uncommitted messages can no longer be withdrawn.
         self.traces.values_mut().for_each(|trace| trace.slot = None);
     }
 
-    /// The message that this one repeats.
+    /// The message of which this one is a duplicate.
     pub(crate) fn original(&self, now: u64, head: &Head) -> Option<Seq> {
         let by_number = head.producer.and_then(|(name, number)| {
             let producer = self.producers.get(&name)?;
@@ -142,16 +142,16 @@ impl Seen {
         by_number.or_else(by_id).map(Seq)
     }
 
-    /// A new message is offered: returns what has to be journaled with it.
+    /// Adds an offered message, and returns the markers to journal with it.
     #[inline]
-    pub(crate) fn note(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
+    pub(crate) fn add(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
         if head.producer.is_none() && (head.message_id.is_none() || self.ids.limit == 0) {
             return [None, None];
         }
-        self.note_traced(now, at, head)
+        self.add_traced(now, at, head)
     }
 
-    fn note_traced(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
+    fn add_traced(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
         let mut trace = Trace { slot: None, producer: head.producer };
         let by_id = head.message_id.filter(|_| self.ids.limit > 0).map(|id| {
             let slot = self.ids.insert(Id { digest: id, at: now, seq: at });
@@ -169,7 +169,7 @@ impl Seen {
 
     #[inline]
     pub(crate) fn commit(&mut self, at: u64) {
-        // As a rule nothing is traced, and then not even a hash is worth its time.
+        // Usually no message is traced, so the look-up is skipped.
         if !self.traces.is_empty() {
             self.commit_traced(at);
         }
@@ -184,14 +184,13 @@ impl Seen {
         }
     }
 
-    /// Whether a message that the log has is of a numbered producer of which it refused an earlier
-    /// one.
+    /// Whether the log has refused an earlier message of the numbered producer of this one.
     #[inline]
     pub(crate) fn is_behind_gap(&self, at: u64) -> bool {
         !self.traces.is_empty() && self.traces.get(&at).is_some_and(|trace| self.has_gap(trace))
     }
 
-    /// Whether any message that was offered is behind such a gap.
+    /// Whether any uncommitted message is behind such a gap.
     pub(crate) fn has_gaps(&self) -> bool {
         self.traces.values().any(|trace| self.has_gap(trace))
     }
@@ -200,7 +199,7 @@ impl Seen {
         trace.producer.is_some_and(|(name, _)| self.producers.get(&name).is_some_and(|producer| producer.gap))
     }
 
-    /// A message that was offered will not be stored: it may come again.
+    /// Removes an offered message that will not be stored, so that it can be sent again.
     pub(crate) fn withdraw(&mut self, at: u64) {
         let Some(trace) = self.traces.remove(&at) else { return };
         if let Some(slot) = trace.slot
@@ -209,11 +208,11 @@ impl Seen {
             self.ids.forget(slot);
         }
         let Some((name, refused)) = trace.producer else { return };
-        let of_it = |(seq, trace): (&u64, &Trace)| {
+        let of_producer = |(seq, trace): (&u64, &Trace)| {
             trace.producer.filter(|(of, _)| *of == name).map(|(_, number)| (number, *seq))
         };
-        // Its numbers grow with those of its messages: the last is the highest.
-        let highest = self.traces.iter().rev().find_map(of_it);
+        // Sequence numbers ascend with message numbers, so the last is the highest.
+        let highest = self.traces.iter().rev().find_map(of_producer);
         let Some(producer) = self.producers.get_mut(&name) else { return };
         match highest {
             Some((number, seq)) if !producer.any || number > producer.stored => {
@@ -227,7 +226,7 @@ impl Seen {
         }
     }
 
-    /// After a restart.
+    /// Restores a journaled marker after a restart.
     pub(crate) fn restore(&mut self, marker: Marker) {
         match marker {
             Marker::Producer { name, sequence } => {
@@ -245,9 +244,8 @@ impl Seen {
         self.ids.resume();
     }
 
-    /// Whether a numbered producer is one of those remembered, or there is room for it among
-    /// `most`.
-    pub(crate) fn may_know(&self, name: u128, most: usize) -> bool {
+    /// Whether a numbered producer is remembered, or is within a maximum of `most` producers.
+    pub(crate) fn accepts_producer(&self, name: u128, most: usize) -> bool {
         self.producers.len() < most || self.producers.contains_key(&name)
     }
 
@@ -260,18 +258,19 @@ impl Seen {
 }
 
 impl Queue {
-    /// The answer to a message that came before, or that comes from one numbered producer too many.
-    pub(super) fn known(&mut self, now: u64, head: &Head) -> Option<Admission> {
+    /// The admission of a duplicate, or of a message of a numbered producer beyond the limit;
+    /// `None` for other messages.
+    pub(super) fn check_duplicate(&mut self, now: u64, head: &Head) -> Option<Admission> {
         if head.message_id.is_none() && head.producer.is_none() {
             return None;
         }
-        if let Some(original) = self.seen.original(now, head) {
+        if let Some(original) = self.duplicate_history.original(now, head) {
             self.stats.duplicates += 1;
             let pending = self.index.get(original.0).is_some_and(|entry| entry.state() == State::Offered);
             return Some(Admission::Duplicate { of: pending.then_some(original) });
         }
         let (name, _) = head.producer?;
-        if self.seen.may_know(name, NUMBERED_PRODUCERS_MAX) {
+        if self.duplicate_history.accepts_producer(name, NUMBERED_PRODUCERS_MAX) {
             return None;
         }
         self.stats.refused += 1;

@@ -1,20 +1,20 @@
-//! `modified(undeliverable-here)`: which consumers may not have which message.
+//! `modified(undeliverable-here)`: the consumers to which a message is not delivered (3.4.5).
 
 use std::collections::HashMap;
 
-/// Names that one message is kept from; the oldest are forgotten beyond.
+/// Maximum names of one message; beyond it the oldest is forgotten.
 const NAMES_MAX: usize = 64;
 
-/// By message: the names of consumers that sent it away. Few, as a rule none.
+/// The names of the consumers that declared a message undeliverable, by message. Usually empty.
 #[derive(Debug, Default)]
-pub(super) struct Barred {
+pub(super) struct UndeliverableHere {
     by_message: HashMap<u64, Vec<u64>>,
-    /// how many messages each name is kept from
+    /// the number of messages that are undeliverable to each name
     by_name: HashMap<u64, u32>,
 }
 
-impl Barred {
-    pub(super) fn bar(&mut self, at: u64, name: u64) {
+impl UndeliverableHere {
+    pub(super) fn mark_undeliverable(&mut self, at: u64, name: u64) {
         let names = self.by_message.entry(at).or_default();
         if names.contains(&name) {
             return;
@@ -27,17 +27,17 @@ impl Barred {
         }
     }
 
-    pub(super) fn is_barred(&self, at: u64, name: u64) -> bool {
+    pub(super) fn is_undeliverable(&self, at: u64, name: u64) -> bool {
         self.by_message.get(&at).is_some_and(|names| names.contains(&name))
     }
 
-    /// The names that a message is kept from.
+    /// The names to which a message is undeliverable.
     pub(super) fn names_of(&self, at: u64) -> &[u64] {
         self.by_message.get(&at).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a consumer of that name has to look before it takes.
-    pub(super) fn knows(&self, name: u64) -> bool {
+    /// Whether any message is undeliverable to a name, so that its consumers need a cursor.
+    pub(super) fn has_name(&self, name: u64) -> bool {
         self.by_name.contains_key(&name)
     }
 
