@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from enmasse.pipeline.gold.loop import LONG_S
 from enmasse.pipeline.gold.query import GoldQuery
 from enmasse.pipeline.tables import delta, log
-from enmasse.pipeline.tables.delta import Table
+from enmasse.pipeline.tables.files import Table
 from spark_session import session
 
 # A batch does not end with a minute: each minute is written three times.

@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from kafka import jars, kafka
 
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Table
+from enmasse.pipeline.tables.files import Table
 from platform_process import running
 from spark_session import session
 from stream_documents import SPACE, stream

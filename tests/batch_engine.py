@@ -34,7 +34,7 @@ from enmasse.pipeline.live import commits, updates
 from enmasse.pipeline.live.alerts import AlertSender
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import read
-from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables import delta, files
 from spark_session import session
 
 ROWS_OF_A_PARTITION, ROWS_TAKEN = 40, 1000
@@ -44,7 +44,7 @@ TASKS = 2
 FORWARDED = pyarrow.schema({"address": pyarrow.string(), "body": pyarrow.string()})
 Reader = StreamReader | QueueReader
 POINTS: dict[str, tuple[Any, str]] = {
-    "write": (delta, "_stage"),
+    "write": (files, "stage"),
     "append": (delta, "_commit"),
     "maintain": (Store, "maintain"),
     "stage": (updates, "follow"),

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from enmasse.pipeline.gold import progress
 from enmasse.pipeline.gold.query import GoldQuery
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Table
+from enmasse.pipeline.tables.files import Table
 from gold_oracle import Key, differences, expected
 from silver_readings import measured
 

@@ -18,7 +18,7 @@ from enmasse.pipeline.failures import Trouble
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import read
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Table
+from enmasse.pipeline.tables.files import Table
 from silver_readings import Batch, measured, put_in, us
 
 

@@ -23,24 +23,39 @@ Lags = Callable[[], Mapping[str, Mapping[int, int] | None]]
 """Unread messages by source and partition; None if they are unknown."""
 GoldProgress = Callable[[], Progress | None]
 
-_PER_SOURCE = (
-    (CounterMetricFamily, "messages", "Messages read.", "messages"),
-    (CounterMetricFamily, "readings", "Readings in silver.", "readings"),
-    (CounterMetricFamily, "quarantined", "Rows in quarantine.", "quarantined"),
-    (CounterMetricFamily, "late", "Readings later than the shortest window.", "late"),
-    (CounterMetricFamily, "skipped", "Readings that detectors skipped.", "skipped"),
-    (CounterMetricFamily, "clamped", "Readings whose clock was ahead.", "clamped"),
-    (CounterMetricFamily, "batches", "Batches committed.", "batches"),
-    (GaugeMetricFamily, "lag_seconds", "Age of the newest message read.", "lagSeconds"),
-    (GaugeMetricFamily, "batch_seconds", "Duration of the last batch.", "batchSeconds"),
-)
+_SOURCE = ("source",)
+_COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
+_METRICS: dict[str, tuple[Any, tuple[str, ...], str]] = {
+    "messages": (_COUNTER, _SOURCE, "Messages read."),
+    "readings": (_COUNTER, _SOURCE, "Readings in silver."),
+    "quarantined": (_COUNTER, _SOURCE, "Rows in quarantine."),
+    "late": (_COUNTER, _SOURCE, "Readings later than the shortest window."),
+    "skipped": (_COUNTER, _SOURCE, "Readings that detectors skipped."),
+    "clamped": (_COUNTER, _SOURCE, "Readings whose clock was ahead."),
+    "batches": (_COUNTER, _SOURCE, "Batches committed."),
+    "lag_seconds": (_GAUGE, _SOURCE, "Age of the newest message read."),
+    "batch_seconds": (_GAUGE, _SOURCE, "Duration of the last batch."),
+    "source_troubled": (_GAUGE, _SOURCE, "1: an error has ended the source."),
+    "rows_written": (_COUNTER, ("source", "target"), "Rows written."),
+    "lag_messages": (_GAUGE, ("source", "partition"), "Unread messages."),
+    "gold_lag_seconds": (_GAUGE, (), "Age of the oldest commit of silver not in gold."),
+    "gold_troubled": (_GAUGE, (), "1: the gold query fails."),
+    "state_rows": (_GAUGE, ("table",), "Rows of live state."),
+    "incidents": (_COUNTER, ("detector",), "Incidents found."),
+    "open_incidents": (_GAUGE, (), "Incidents that have not ended."),
+    "alerts": (_GAUGE, ("outcome",), "Alerts and commands by outcome."),
+    "refusing_addresses": (_GAUGE, (), "Addresses that do not accept alerts."),
+    "devices": (_GAUGE, (), "Known devices."),
+    "devices_online": (_GAUGE, (), "Devices that are online."),
+    "devices_unknown": (_GAUGE, (), "Devices of sources that fail."),
+}
+"""Metrics by name: their kind, their labels after `pipeline`, and their description."""
 _COUNTERS = ("messages", "readings", "quarantined", "late", "skipped", "clamped")
 _NO_PROGRESS: dict[str, Any] = dict.fromkeys(_COUNTERS, 0) | {
-    "batch_id": -1,
-    "known_to_us": 0,
-    "lag_messages": None,
-    "batch_ms": None,
+    **{"batch_id": -1, "known_to_us": 0, "lag_messages": None, "batch_ms": None}
 }
+Samples = dict[tuple[str, ...], float | None]
+"""Values of a metric by those of its labels; None if unknown."""
 
 
 def source_metrics(
@@ -68,8 +83,7 @@ def source_metrics(
             {
                 "source": one["source"],
                 "batch": one["batch_id"],
-                **{name: one[name] for name in ("messages", "readings", "quarantined", "late")},
-                **{name: one[name] for name in ("skipped", "clamped")},
+                **{name: one[name] for name in _COUNTERS},
                 "lagMessages": lag,
                 "lagSeconds": 0.0 if lag == 0 else lag_s,
                 "batchMs": one["batch_ms"],
@@ -106,87 +120,65 @@ class _PipelineCollector(Collector):
         self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
-        status, lags = self._live.status(), self._lags()
-        unread = {
-            source: None if parts is None else sum(parts.values()) for source, parts in lags.items()
-        }
-        sources = source_metrics(status, self._clock.now().timestamp(), unread)
-        yield from self._of_sources(sources)
-        lag = self._gauge("lag_messages", "Unread messages.", "source", "partition")
-        for source, partitions in lags.items():
-            if partitions is None:
-                continue
-            for partition, count in partitions.items():
-                lag.add_metric([self._pipeline, source, str(partition)], count)
-        yield lag
-        yield from self._of_gold(status)
-        yield self._by_label("state_rows", "Rows of live state.", "table", status["state"])
-        incidents = self._counter("incidents", "Incidents found.", "detector")
-        for detector, count in status["incidents"].items():
-            incidents.add_metric([self._pipeline, detector], count)
-        yield incidents
-        devices = device_counts(
-            status, [one["source"] for one in sources if one["trouble"] is None]
-        )
-        alerts = "Alerts and commands by outcome."
-        yield self._by_label("alerts", alerts, "outcome", status["alerts"])
-        for name, text, value in (
-            (
-                "refusing_addresses",
-                "Addresses that do not accept alerts.",
-                len(status["troubles"]["address"]),
-            ),
-            ("devices", "Known devices.", devices["devices"]),
-            ("devices_online", "Devices that are online.", devices["online"]),
-            ("devices_unknown", "Devices of sources that fail.", devices["unknown"]),
-            ("open_incidents", "Incidents that have not ended.", status["openIncidents"]),
-        ):
-            yield self._single(name, text, value)
-
-    def _of_gold(self, status: Mapping[str, Any]) -> Iterator[Metric]:
-        progress = self._gold()
-        lag_s = 0.0 if progress is None else progress.lag_s(self._clock.now().timestamp())
-        text = "Age of the oldest commit of silver not in gold."
-        yield self._single("gold_lag_seconds", text, lag_s)
-        yield self._single(
-            "gold_troubled", "1: the gold query fails.", len(status["troubles"]["gold"])
-        )
-
-    def _of_sources(self, sources: list[dict[str, Any]]) -> Iterator[Metric]:
-        for kind, name, text, key in _PER_SOURCE:
-            family = kind(f"enmasse_pipeline_{name}", text, labels=["pipeline", "source"])
-            for one in sources:
-                batch_ms = one["batchMs"]
-                derived = {"batches": one["batch"] + 1}
-                derived["batchSeconds"] = None if batch_ms is None else batch_ms / 1000
-                value = derived[key] if key in derived else one[key]
+        lags, gold, now_s = self._lags(), self._gold(), self._clock.now().timestamp()
+        gold_lag_s = 0.0 if gold is None else gold.lag_s(now_s)
+        for name, samples in _samples(self._live.status(), lags, gold_lag_s, now_s).items():
+            kind, labels, text = _METRICS[name]
+            family = kind(f"enmasse_pipeline_{name}", text, labels=["pipeline", *labels])
+            for values, value in samples.items():
                 if value is not None:
-                    family.add_metric([self._pipeline, one["source"]], value)
+                    family.add_metric([self._pipeline, *values], value)
             yield family
-        troubled = self._gauge("source_troubled", "1: an error has ended the source.", "source")
-        written = self._counter("rows_written", "Rows written.", "source", "target")
-        for one in sources:
-            troubled.add_metric([self._pipeline, one["source"]], one["trouble"] is not None)
-            for target, rows in one["written"].items():
-                written.add_metric([self._pipeline, one["source"], target], rows)
-        yield from (troubled, written)
 
-    def _single(self, name: str, text: str, value: float) -> Metric:
-        gauge = self._gauge(name, text)
-        gauge.add_metric([self._pipeline], value)
-        return gauge
 
-    def _by_label(self, name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
-        gauge = self._gauge(name, text, label)
-        for value, count in values.items():
-            gauge.add_metric([self._pipeline, value], count)
-        return gauge
+def _samples(
+    status: Mapping[str, Any],
+    lags: Mapping[str, Mapping[int, int] | None],
+    gold_lag_s: float,
+    now_s: float,
+) -> dict[str, Samples]:
+    """The values of all metrics by name."""
+    known = {source: parts for source, parts in lags.items() if parts is not None}
+    unread = {source: sum(known[source].values()) if source in known else None for source in lags}
+    sources = {(one["source"],): one for one in source_metrics(status, now_s, unread)}
+    healthy = [name for (name,), one in sources.items() if one["trouble"] is None]
+    devices, troubles = device_counts(status, healthy), status["troubles"]
+    found: dict[str, Samples] = {
+        name: {key: one[name] for key, one in sources.items()} for name in _COUNTERS
+    }
+    return found | {
+        "batches": {key: one["batch"] + 1 for key, one in sources.items()},
+        "lag_seconds": {key: one["lagSeconds"] for key, one in sources.items()},
+        "batch_seconds": {
+            key: None if one["batchMs"] is None else one["batchMs"] / 1000
+            for key, one in sources.items()
+        },
+        "source_troubled": {key: one["trouble"] is not None for key, one in sources.items()},
+        "rows_written": {
+            (*key, target): rows
+            for key, one in sources.items()
+            for target, rows in one["written"].items()
+        },
+        "lag_messages": {
+            (source, str(number)): count
+            for source, parts in known.items()
+            for number, count in parts.items()
+        },
+        "gold_lag_seconds": {(): gold_lag_s},
+        "gold_troubled": {(): len(troubles["gold"])},
+        "state_rows": _labelled(status["state"]),
+        "incidents": _labelled(status["incidents"]),
+        "open_incidents": {(): status["openIncidents"]},
+        "alerts": _labelled(status["alerts"]),
+        "refusing_addresses": {(): len(troubles["address"])},
+        "devices": {(): devices["devices"]},
+        "devices_online": {(): devices["online"]},
+        "devices_unknown": {(): devices["unknown"]},
+    }
 
-    def _gauge(self, name: str, text: str, *labels: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(f"enmasse_pipeline_{name}", text, labels=["pipeline", *labels])
 
-    def _counter(self, name: str, text: str, *labels: str) -> CounterMetricFamily:
-        return CounterMetricFamily(f"enmasse_pipeline_{name}", text, labels=["pipeline", *labels])
+def _labelled(counts: Mapping[str, int]) -> Samples:
+    return {(name,): count for name, count in counts.items()}
 
 
 def registry(

@@ -21,7 +21,7 @@ from enmasse.pipeline.connector import reading, sink
 from enmasse.pipeline.connector.ranges import Slice
 from enmasse.pipeline.connector.sink import TaskOfBatch
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Table
+from enmasse.pipeline.tables.files import Table
 from platform_process import Platform
 from published_streams import Log, readings
 

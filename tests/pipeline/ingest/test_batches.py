@@ -22,7 +22,7 @@ from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import Paths, read
-from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables import delta, files
 from enmasse.resources import Pipeline
 from silver_readings import at, messages, us
 
@@ -157,9 +157,9 @@ def last(batch: dict[str, Any]) -> None:
 
 
 CUTS: list[tuple[Any, str, int]] = [
-    (delta, "_stage", 0),
-    (delta, "_stage", 1),
-    (delta.footers, "read", 0),
+    (files, "stage", 0),
+    (files, "stage", 1),
+    (files, "publish", 0),
     (delta, "_commit", 0),
     (delta, "_commit", 1),
     # bronze is committed: this is silver

@@ -139,7 +139,7 @@ def test_batch_interrupted_by_a_stop_of_postgresql_is_written_once(server: Postg
     first, second, *_ = batches(2)
     put_in(db, first)
     before = contents(db)
-    real = commits.upsert_select
+    real = commits.upsert
 
     def killed(connection: Any, table: Any, *rest: Any, **named: Any) -> None:
         real(connection, table, *rest, **named)
@@ -147,7 +147,7 @@ def test_batch_interrupted_by_a_stop_of_postgresql_is_written_once(server: Postg
             server.stop()
 
     with pytest.MonkeyPatch.context() as cut:
-        cut.setattr(commits, "upsert_select", killed)
+        cut.setattr(commits, "upsert", killed)
         with pytest.raises(Unavailable):
             put_in(db, second)
     server.start()

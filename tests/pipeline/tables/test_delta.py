@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 from enmasse.base.errors import Conflict, Invalid, Missing
 from enmasse.pipeline.ingest import bronze
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Appended, Table
+from enmasse.pipeline.tables.delta import Appended
+from enmasse.pipeline.tables.files import Table
 
 pytestmark = pytest.mark.timeout(400)
 AT = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
@@ -70,15 +71,15 @@ def test_an_interrupted_batch_is_written_again(
 ) -> None:
     table = bronze.table(str(tmp_path / "bronze"))
     bronze.append(messages(spark, 0, 3), table, "q", 0)
-    commit = delta._Target.commit
+    commit = delta._commit
 
     def cut(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(delta._Target, "commit", cut)
+    monkeypatch.setattr(delta, "_commit", cut)
     with pytest.raises(KeyboardInterrupt):
         bronze.append(messages(spark, 3, 9), table, "q", 1)
-    monkeypatch.setattr(delta._Target, "commit", commit)
+    monkeypatch.setattr(delta, "_commit", commit)
     # the second attempt has other tasks: no file of the first may remain
     assert bronze.append(messages(spark, 3, 9).coalesce(1), table, "q", 1) == Appended(9, 1)
     assert offsets(delta.read(spark, table)) == list(range(12))
@@ -144,7 +145,7 @@ def test_a_batch_appended_by_two_runs_is_stored_once(
 
 
 LOG_COMMITS, LOG_OLD, CHECKPOINT_COMMITS = 5000, 4000, 100
-DAY_S = 86_400
+DAY_S, DAY_MS = 86_400, 86_400_000
 
 
 def log_file_of(table: Table) -> list[Path]:
@@ -167,7 +168,7 @@ def test_vacuum_shortens_the_log_and_keeps_batch_ids(tmp_path: Path) -> None:
             os.utime(file, (old, old))
     assert len(log_file_of(table)) > LOG_COMMITS
     for _ in range(2):
-        delta.vacuum(table, 7)
+        delta.vacuum(table, 7 * DAY_MS)
         # retained commits, the commits back to the checkpoint before them, and checkpoints
         assert len(log_file_of(table)) < LOG_COMMITS - LOG_OLD + 2 * CHECKPOINT_COMMITS
     for version in (LOG_OLD, LOG_OLD + 1, LOG_COMMITS):
@@ -183,7 +184,7 @@ def test_an_append_reads_the_log_from_the_last_checkpoint(tmp_path: Path) -> Non
     table = Table(str(tmp_path / "t"))
     for batch in range(70):
         delta.append_arrow(readings(batch), table, "q", batch)
-    delta.vacuum(table, 7)
+    delta.vacuum(table, 7 * DAY_MS)
     (last,) = [json.loads(file.read_text()) for file in log_file_of(table) if file.name[0] == "_"]
     assert last["version"] == DeltaTable(table.path).version()
     kept = DeltaTable(table.path).metadata().configuration
@@ -197,7 +198,7 @@ def test_a_batch_is_appended_during_maintenance(
 ) -> None:
     table = Table(str(tmp_path / "t"))
     delta.append_arrow(readings(0), table, "q", 0)
-    overtake(monkeypatch, lambda: delta.vacuum(table, 7))
+    overtake(monkeypatch, lambda: delta.vacuum(table, 7 * DAY_MS))
     assert delta.append_arrow(readings(1), table, "q", 1) == Appended(1, 1)
     assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
 

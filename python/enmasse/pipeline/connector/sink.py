@@ -194,6 +194,7 @@ def commit_rejected(options: Writing, messages: Sequence[Sent | None]) -> None:
     if not sent or options.dead_letter is None:
         return
     from enmasse.pipeline.tables import delta
+    from enmasse.pipeline.tables.files import Table
 
     producer, batch = sent[0].producer, sent[0].batch
     rejected = [message.rejected for message in sent if message.rejected is not None]
@@ -212,7 +213,7 @@ def commit_rejected(options: Writing, messages: Sequence[Sent | None]) -> None:
         rows = zip(table.column("task").to_pylist(), table.column("row").to_pylist(), strict=True)
         first = {row: index for index, row in reversed(list(enumerate(rows)))}
         table = table.take(sorted(first.values()))
-        delta.append_arrow(table, delta.Table(options.dead_letter), f"rejected/{name}", batch)
+        delta.append_arrow(table, Table(options.dead_letter), f"rejected/{name}", batch)
     if exists:
         files.delete_dir(pending)
 

@@ -25,8 +25,8 @@ from enmasse.pipeline.connector import uris
 from enmasse.pipeline.gold import layout, windows
 from enmasse.pipeline.gold.layout import File, Group
 from enmasse.pipeline.gold.progress import gold_app_id
-from enmasse.pipeline.gold.table import Change, Folder, GoldTable, read_files
-from enmasse.pipeline.tables import delta, log
+from enmasse.pipeline.gold.table import Change, Folder, GoldTable
+from enmasse.pipeline.tables import delta, files, log
 from enmasse.pipeline.tables.log import LogGoneError
 
 STEP_ROWS = 2_000_000
@@ -127,14 +127,14 @@ class GoldQuery:
 
     def maintain(self, keep_ms: int) -> None:
         """Compact small files and delete expired ones."""
-        if not DeltaTable.is_deltatable(self.table.path):
+        if not self.table.exists:
             return
         self.merge_long()
         with self._described("small files"):
             change = self.table.compact(self._spark)
         if change.added:
             self.table.commit(change, {}, data_change=False)
-        delta.delete_expired(self.table.opened(), keep_ms)
+        delta.vacuum(self.table.table, keep_ms)
 
     def _changes_since(self, opened: DeltaTable, known: int | None) -> SilverChanges | None:
         now = opened.version()
@@ -183,13 +183,13 @@ class GoldQuery:
         """Whether a file was compacted since it was added, and deleted."""
         held = set(pyarrow.table(opened.get_add_actions())["path"].to_pylist())
         compacted = [file.path for file in added if file.path not in held]
-        files, root = uris.files(self._silver)
-        found = files.get_file_info([f"{root}/{path}" for path in compacted])
+        disk, root = uris.files(self._silver)
+        found = disk.get_file_info([f"{root}/{path}" for path in compacted])
         return any(info.type == pyarrow.fs.FileType.NotFound for info in found)
 
     def _merge_new(self, paths: Sequence[str]) -> Change:
         """Merge the readings of files of silver into their windows."""
-        readings = read_files(self._spark, self._silver, paths, READINGS)
+        readings = read_readings(self._spark, self._silver, paths)
         new = self._aggregate(readings).persist()
         try:
             held = self.table.files()
@@ -200,7 +200,7 @@ class GoldQuery:
             old = [(folder, file) for folder, file in _files(plan)]
             rows = new
             if old:
-                before = self.table.read(self._spark, ((folder[0], file) for folder, file in old))
+                before = self.table.read(self._spark, old)
                 rows = windows.merge(before, new)
             return Change(self._write(rows, plan), old)
         finally:
@@ -233,7 +233,7 @@ class GoldQuery:
             return []
         whole = [n for n in SLICES if not any(DAY_MS // n % one for one in self._base_lengths)]
         parts = next((n for n in whole if n * STEP_ROWS >= rows), whole[-1])
-        readings = read_files(self._spark, self._silver, paths, READINGS)
+        readings = read_readings(self._spark, self._silver, paths)
         of_day = F.pmod(F.unix_micros("event_time"), F.lit(DAY_US))
         added = list[Any]()
         for part in range(parts):
@@ -272,7 +272,7 @@ class GoldQuery:
         ordered = placed.select(*windows.ROW.names).sortWithinPartitions(
             *windows.PARTITION_BY, "start", "source", "device"
         )
-        return self.table.write(ordered, plan)
+        return self.table.write(ordered)
 
     def merge_long(self) -> None:
         """Merge long windows from shorter ones that have changed."""
@@ -282,7 +282,7 @@ class GoldQuery:
                     self._merge_long(length, shorter)
 
     def _merge_long(self, length: int, shorter: int) -> None:
-        if not DeltaTable.is_deltatable(self.table.path):
+        if not self.table.exists:
             return
         opened, held = self.table.opened(), self.table.files()
         app_id = long_app_id(self._name, length)
@@ -318,13 +318,13 @@ class GoldQuery:
             pyarrow.table({"chosen": pyarrow.array(starts, pyarrow.int64()).cast(windows.TIME)})
         )
         start = windows.start_of(F.col("start"), length)
-        read = self.table.read(self._spark, ((shorter, file) for file in parts))
+        read = self.table.read(self._spark, (((shorter, day), file) for file in parts))
         short = read.join(F.broadcast(chosen), start == F.col("chosen"), "left_semi")
         keeps = any(windows.parent(one, self._windows) == length for one in self._windows)
         found = windows.aggregate_windows(short, length, keeps_sketch=keeps)
-        before = self.table.read(self._spark, ((length, file) for file in old))
+        before = self.table.read(self._spark, ((folder, file) for file in old))
         unchanged = before.join(F.broadcast(chosen), F.col("start") == F.col("chosen"), "left_anti")
-        added = self._write(found.unionByName(unchanged.drop("file")), {folder: groups})
+        added = self._write(found.unionByName(unchanged), {folder: groups})
         return Change(added, [(folder, file) for file in old])
 
     @contextmanager
@@ -337,6 +337,11 @@ class GoldQuery:
             yield
         finally:
             context.setJobDescription("")
+
+
+def read_readings(spark: SparkSession, silver: str, paths: Iterable[str]) -> DataFrame:
+    """Return the readings of files of silver."""
+    return files.read(spark, files.Table(silver), {path: {} for path in paths}, READINGS)
 
 
 def gold_session(spark: SparkSession) -> SparkSession:

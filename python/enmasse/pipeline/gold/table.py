@@ -1,33 +1,29 @@
 """The table of gold: its files, reading and writing them by Spark, and its transactions.
 
-Spark writes files to their final folder; readers ignore them until a transaction adds them. One
-process at a time writes, so new files in a folder are those that it wrote.
+One process at a time writes it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
+from uuid import uuid4
 
 import pyarrow
 import pyarrow.compute as pc
-import pyarrow.fs
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict
-from enmasse.pipeline.connector import uris
 from enmasse.pipeline.gold import layout
 from enmasse.pipeline.gold.layout import File
 from enmasse.pipeline.gold.windows import PARTITION_BY, ROW
-from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables import delta, files
 
-TEMPORARY = "_temporary"
 COLUMNS = from_arrow_schema(
     pyarrow.schema([field for field in ROW if field.name not in PARTITION_BY])
 )
@@ -52,32 +48,34 @@ class GoldTable:
 
     def __init__(self, path: str) -> None:
         """Name the table; nothing is created."""
-        self.path = path.rstrip("/")
+        self.table = files.Table(path.rstrip("/"), PARTITION_BY)
+        self.path = self.table.path
+
+    @property
+    def exists(self) -> bool:
+        """Whether the table was created."""
+        return DeltaTable.is_deltatable(self.path)
 
     def opened(self) -> DeltaTable:
         """Open the table, or create it; raises as `check`."""
-        if not DeltaTable.is_deltatable(self.path):
-            by = list(PARTITION_BY)
-            return DeltaTable.create(self.path, ROW, mode="ignore", partition_by=by)
         self.check()
-        return DeltaTable(self.path)
+        return delta.open_or_create(self.table, ROW)
 
     def has_only(self, windows_ms: Sequence[int]) -> bool:
         """Return whether the table has the columns of this version and windows of these lengths."""
-        if not DeltaTable.is_deltatable(self.path):
-            return True
         if not set(ROW.names) <= self._columns():
             return False
         lengths = {length for length, _ in self.files()}
         return not lengths or lengths == set(windows_ms)
 
     def _columns(self) -> set[str]:
+        """The columns of the table, or those that it will have."""
+        if not self.exists:
+            return set(ROW.names)
         return {field.name for field in DeltaTable(self.path).schema().fields}
 
     def check(self) -> None:
         """Raise Conflict for a table of another version of EnMasse."""
-        if not DeltaTable.is_deltatable(self.path):
-            return
         if lacking := set(ROW.names) - self._columns():
             raise Conflict(
                 Code.STATE_CONFLICT,
@@ -87,8 +85,6 @@ class GoldTable:
 
     def recreate(self) -> None:
         """Replace a table of an earlier version by an empty one."""
-        if not DeltaTable.is_deltatable(self.path):
-            return
         if self._columns() != set(ROW.names):
             by = list(PARTITION_BY)
             DeltaTable.create(self.path, ROW, mode="overwrite", partition_by=by)
@@ -117,43 +113,29 @@ class GoldTable:
 
     def windows(self) -> int:
         """Return the number of windows."""
-        held = self.files() if DeltaTable.is_deltatable(self.path) else {}
-        return sum(file.rows for files in held.values() for file in files)
+        held = self.files() if self.exists else {}
+        return sum(file.rows for found in held.values() for file in found)
 
-    def read(self, spark: SparkSession, files: Iterable[tuple[int, File]]) -> DataFrame:
-        """Return the rows of files, given with their window lengths."""
-        by_length: dict[int, list[str]] = {}
-        for length, file in files:
-            by_length.setdefault(length, []).append(file.path)
-        if not by_length:
-            empty = spark.createDataFrame([], from_arrow_schema(ROW))
-            return empty.withColumn("file", F.lit(""))
-        parts = [
-            read_files(spark, self.path, paths, COLUMNS)
+    def read(self, spark: SparkSession, chosen: Iterable[tuple[Folder, File]]) -> DataFrame:
+        """Return the rows of files."""
+        by_length: dict[int, dict[str, dict[str, Any]]] = {}
+        for (length, _), file in chosen:
+            by_length.setdefault(length, {})[file.path] = {}
+        parts = (
+            files.read(spark, self.table, paths, COLUMNS)
             .withColumn("window_ms", F.lit(length).cast("long"))
             .withColumn("date", F.to_date("start"))
-            .select(*ROW.names, "file")
             for length, paths in by_length.items()
-        ]
-        return reduce(DataFrame.unionByName, parts)
+        )
+        none = spark.createDataFrame([], from_arrow_schema(ROW))
+        return reduce(DataFrame.unionByName, parts, none)
 
-    def write(self, rows: DataFrame, folders: Iterable[Folder]) -> list[AddAction]:
-        """Write rows to new files of these folders, one per folder and task."""
-        files, root = uris.files(self.path)
-        # the committer would move leftovers of an interrupted job into the table
-        if files.get_file_info(f"{root}/{TEMPORARY}").type != pyarrow.fs.FileType.NotFound:
-            files.delete_dir(f"{root}/{TEMPORARY}")
-        names = [f"window_ms={length}/date={day}" for length, day in folders]
-        before = {path for name in names for path in _parquet_files(files, f"{root}/{name}")}
-        writer = rows.write.mode("append").option("compression", "zstd")
-        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        writer.partitionBy(*PARTITION_BY).parquet(uris.for_spark(self.path))
-        written = [path for name in names for path in _parquet_files(files, f"{root}/{name}")]
-        return [
-            delta.added(files, path, path[len(root) + 1 :])
-            for path in written
-            if path not in before
-        ]
+    def write(self, rows: DataFrame) -> list[AddAction]:
+        """Write rows to new files, one per folder and task."""
+        files.discard_staged(self.table)
+        staged = files.stage(rows, self.table, f"gold-{uuid4().hex}")
+        (added,) = files.publish(rows.sparkSession, [staged])
+        return added
 
     def commit(
         self, change: Change, versions: Mapping[str, int], *, data_change: bool = True
@@ -180,39 +162,17 @@ class GoldTable:
     def compact(self, spark: SparkSession) -> Change:
         """Merge adjacent small files of all days but the newest."""
         change = Change()
-        files = self.files()
-        newest = max((day for _, day in files), default=None)
-        for folder, held in files.items():
+        held = self.files()
+        newest = max((day for _, day in held), default=None)
+        for folder, found in held.items():
             if folder[1] == newest:
                 continue
-            for group in layout.compactable(held):
-                rows = self.read(spark, [(folder[0], file) for file in group.files])
-                rows = rows.coalesce(1).sortWithinPartitions(*PARTITION_BY, "start")
-                added = self.write(rows, [folder])
-                change += Change(added, [(folder, file) for file in group.files])
+            for group in layout.compactable(found):
+                small = [(folder, file) for file in group.files]
+                rows = self.read(spark, small).coalesce(1)
+                added = self.write(rows.sortWithinPartitions(*PARTITION_BY, "start"))
+                change += Change(added, small)
         return change
-
-
-def read_files(
-    spark: SparkSession, root: str, paths: Sequence[str], columns: StructType
-) -> DataFrame:
-    """Return the rows of files of a Delta table, with their file name as `file`, without partition
-    columns.
-    """
-    if not paths:
-        return spark.createDataFrame([], columns).withColumn("file", F.lit(""))
-    base = uris.for_spark(root)
-    # no partition discovery: the files are known
-    reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
-    rows = reader.parquet(*(f"{base}/{path}" for path in paths))
-    return rows.select("*", F.col("_metadata.file_name").alias("file"))
-
-
-def _parquet_files(files: Any, folder: str) -> list[str]:
-    """The Parquet files of a folder."""
-    chosen = pyarrow.fs.FileSelector(folder, allow_not_found=True)
-    found = files.get_file_info(chosen)
-    return [info.path for info in found if info.path.endswith(".parquet")]
 
 
 def _values(folder: Folder) -> dict[str, str | None]:

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from enmasse.pipeline.gold import windows
 from enmasse.pipeline.gold.progress import progress
-from enmasse.pipeline.gold.query import READINGS, gold_session, unmerged
-from enmasse.pipeline.gold.table import GoldTable, read_files
+from enmasse.pipeline.gold.query import gold_session, read_readings, unmerged
+from enmasse.pipeline.gold.table import GoldTable
 
 SHOWN_MAX = 1000
 """Differing windows that are reported in detail."""
@@ -70,10 +70,11 @@ def verify(
     total: Counter[str] = Counter()
     shown: list[dict[str, Any]] = []
     for day in sorted(paths.keys() | {day for _, day in held}):
-        readings = read_files(spark, silver, paths.get(day, []), READINGS)
+        readings = read_readings(spark, silver, paths.get(day, []))
         for length in {*windows_ms, *(one for one, of_day in held if of_day == day)}:
-            files = held.get((length, day), [])
-            rows = _both(readings, table.read(spark, ((length, one) for one in files)), length)
+            folder = length, day
+            gold_rows = table.read(spark, ((folder, one) for one in held.get(folder, [])))
+            rows = _both(readings, gold_rows, length)
             if length not in windows_ms:
                 rows = rows.where(F.col("g.count").isNotNull())
             if later := pending.get(length):

@@ -31,7 +31,8 @@ from enmasse.pipeline.live.database import Live, Totals
 from enmasse.pipeline.live.schema import PROGRESS
 from enmasse.pipeline.live.updates import COLUMNS
 from enmasse.pipeline.paths import Paths
-from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables import delta, files
+from enmasse.pipeline.tables.files import Table
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Source
 
@@ -218,7 +219,7 @@ class Backfill:
         steps = functions.of_source(self._steps, source.name)
         with functions.computing(steps):
             parsed = decoding.parsed(messages, source, steps)
-            delta.write_parquet(parsed, str(self._rows(number)))
+            files.write_parquet(parsed, str(self._rows(number)))
         rows = pyarrow.dataset.dataset(self._rows(number), silver.SCHEMA)
         readings = rows.count_rows(filter=_chosen("silver"))
         refused = rows.count_rows(filter=_chosen("quarantine"))
@@ -248,7 +249,7 @@ def _chosen(name: str) -> pc.Expression:
 def _table(spark: SparkSession, path: str, fields: Iterable[pyarrow.Field]) -> DataFrame:
     """The rows of a table; none if it does not exist."""
     if DeltaTable.is_deltatable(path):
-        return delta.read(spark, delta.Table(path))
+        return delta.read(spark, Table(path))
     return spark.createDataFrame([], from_arrow_schema(pyarrow.schema(fields)))
 
 

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from enmasse.base.errors import Invalid
 from enmasse.pipeline.ingest import envelope, silver
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Appended, Table
+from enmasse.pipeline.tables.delta import Appended
+from enmasse.pipeline.tables.files import Table
 
 PARTITION_BY = ("space", "address", "date")
 REQUIRED = ("space", "address", "partition", "offset", "enqueued_time", "body")

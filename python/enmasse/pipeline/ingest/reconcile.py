@@ -1,136 +1,46 @@
-"""Proves that bronze has each message of a stream exactly once.
+"""Proves that bronze has each message of its source exactly once.
 
-Both sides are aggregated by partition and by the hour of arrival: number of messages, number of
-offsets, and the sum of a hash over all fields. Expired messages of the stream cannot be compared:
-bronze must have each of their offsets once, or, with a selector, none twice, because it is unknown
-which ones the selector chose.
+Messages of a stream and rows of bronze are joined by offset and compared by a hash of all fields.
+Expired messages cannot be compared: bronze must have each of their offsets once, or, with a
+selector, none twice, because it is unknown which ones the selector chose.
+
+A queue forgets delivered messages. Its spool numbers messages without a gap before it settles
+them: bronze and spool together must have each number, and bronze each of its numbers once.
+Repeated deliveries have the same message-id and content.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
+from pathlib import Path
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from enmasse.base.errors import Missing
 from enmasse.pipeline.connector import options as option_table
-from enmasse.pipeline.connector import ranges, reading
+from enmasse.pipeline.connector import ranges, reading, spool
+from enmasse.pipeline.connector.options import Options
 from enmasse.pipeline.connector.ranges import Offsets, State
 from enmasse.pipeline.connector.source import end_offsets, start_offsets
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Table
+from enmasse.pipeline.tables.files import Table
 
-HASHED = (
-    "message_id",
-    "correlation_id",
-    "subject",
-    "to",
-    "reply_to",
-    "content_type",
-    "group_id",
-    "durable",
-    "priority",
-    "ttl",
-    "body",
-    "body_kind",
+BARE = (
+    *("message_id", "correlation_id", "subject", "to", "reply_to", "content_type", "group_id"),
+    *("body", "body_kind"),
 )
+"""The bare message, which no server changes, apart from application properties."""
+HEADER = ("durable", "priority", "ttl", "enqueued_time")
 MAPS = ("application_properties", "annotations")
+KEY = ("partition", "offset")
 FAULTS_MAX = 100
 """Faults that are named by their offsets."""
 READS_LESS = ("columns", "decode", "start", "end", "timeunit", "csvheader")
 """Options that change the columns or the range."""
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Messages of one partition and hour: their number, distinct offsets, and checksum."""
-
-    count: int = 0
-    offsets: int = 0
-    checksum: int = 0
-
-
-@dataclass(frozen=True)
-class Hour:
-    """Both sides of one partition and hour (UTC; None without a time of arrival)."""
-
-    partition: int
-    hour: datetime | None
-    stream: Tally
-    bronze: Tally
-
-    @property
-    def exact(self) -> bool:
-        """Whether bronze has the messages of the stream, once."""
-        return self.stream == self.bronze and self.bronze.count == self.bronze.offsets
-
-
-@dataclass(frozen=True)
-class Gone:
-    """Expired offsets of the stream, `first` to `next` (exclusive)."""
-
-    partition: int
-    first: int
-    next: int
-    bronze: Tally
-    is_selected: bool = False
-    """A selector chose some of them; it is unknown which."""
-
-    @property
-    def messages(self) -> int:
-        """The number of messages that bronze must have, as far as that is known."""
-        return self.bronze.offsets if self.is_selected else self.next - self.first
-
-    @property
-    def exact(self) -> bool:
-        """Whether bronze has each of them once, or with a selector none twice."""
-        return self.bronze.count == self.bronze.offsets == self.messages
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A message that bronze does not have as it should."""
-
-    partition: int
-    offset: int
-    what: str
-    """`missing`; `repeated`: several rows; `unexpected`: not in the stream; `changed`."""
-
-
-@dataclass(frozen=True)
-class Reconciliation:
-    """The result of a comparison, between offsets by partition."""
-
-    address: str
-    start: dict[int, int]
-    end: dict[int, int]
-    hours: list[Hour] = field(default_factory=list)
-    gone: list[Gone] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    """The first `FAULTS_MAX` of them."""
-
-    unread: int = 0
-    """Messages of the range that no batch has read yet."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether each message is in bronze exactly once."""
-        return not self.differences
-
-    @property
-    def differences(self) -> list[Hour | Gone]:
-        """The parts that differ."""
-        parts: list[Hour | Gone] = [*self.gone, *self.hours]
-        return [part for part in parts if not part.exact]
-
-    @property
-    def messages(self) -> int:
-        """Messages that were compared."""
-        retained = sum(hour.stream.count for hour in self.hours)
-        return retained + sum(part.messages for part in self.gone)
+Ends = dict[int, int]
+"""An offset of each partition."""
 
 
 def reconcile(
@@ -141,8 +51,8 @@ def reconcile(
     start: str = "earliest",
     end: str = "latest",
     read: Offsets | None = None,
-) -> Reconciliation:
-    """Compare a range of a stream with bronze.
+) -> dict[str, Any]:
+    """Compare a range of a stream with bronze: expired offsets, hours by partition, and faults.
 
     `source` are the options of the source; `start` and `end` are as in the options of the format:
     earliest, latest, a time, or offsets by partition. Messages beyond the position `read` of the
@@ -154,35 +64,67 @@ def reconcile(
     state = reading.state(options)
     begins, ends = start_offsets(options, state), end_offsets(options, state)
     ends, unread = _until(read, state, begins, ends)
+    found: dict[str, Any] = {"address": options.address}
+    found |= {"start": _named(begins), "end": _named(ends)}
+    found |= {"messages": 0, "unread": unread, "exact": True, "parts": [], "faults": []}
     try:
-        rows = delta.read(spark, bronze).where(F.col("address") == options.address)
+        rows = _bronze(spark, bronze, options).where(_within(begins, ends))
     except Missing:
         if begins != ends:
             raise
         # an empty range needs no table
-        return Reconciliation(options.address, begins, ends, unread=unread)
-    rows = rows.where(F.col("space").eqNullSafe(F.lit(options.space).cast("string")))
-    gone, firsts = _expired(rows, state, begins, ends)
-    gone = [replace(part, is_selected=options.selector is not None) for part in gone]
-    stream = spark.read.format("enmasse").options(
-        **given, start=_offsets(state, firsts), end=_offsets(state, ends)
-    )
-    sent = stream.load()
-    ours, theirs = _tallies(rows, firsts, ends), _tallies(sent, firsts, ends)
-    hours = [
-        Hour(partition, hour, theirs.get((partition, hour), Tally()), ours.get(key, Tally()))
-        for key in sorted(ours.keys() | theirs.keys(), key=str)
-        for partition, hour in [key]
-    ]
-    faults = []
-    if not (all(hour.exact for hour in hours) and all(part.exact for part in gone)):
-        faults = _faults(rows, sent.where(_within(firsts, ends)), (begins, ends), gone)
-    return Reconciliation(options.address, begins, ends, hours, gone, faults, unread)
+        return found
+    kept = {
+        number: max(begin, min(ends[number], state.partitions[number].first))
+        for number, begin in begins.items()
+    }
+    limits = {"start": _json(kept, state), "end": _json(ends, state)}
+    stream = spark.read.format("enmasse").options(**given | limits).load()
+    sent = stream.where(_within(kept, ends))
+    is_selected = options.selector is not None
+    compared = _hours(_joined(rows, sent), _within(kept, ends))
+    parts = []
+    for number, begin in sorted(begins.items()):
+        if begin < kept[number]:
+            sides = compared.get((number, False, None))
+            parts.append(_expired_part(number, (begin, kept[number]), sides, is_selected))
+            if not is_selected:
+                lost = spark.range(begin, kept[number]).withColumnRenamed("id", "offset")
+                lost = lost.withColumn("partition", F.lit(number))
+                sent = sent.unionByName(lost, allowMissingColumns=True)
+    is_known = not (parts and is_selected)
+    for number, is_kept, hour in sorted(compared, key=str):
+        if is_kept:
+            sides = compared[number, is_kept, hour]
+            parts.append({"partition": number, "hour": hour} | sides)
+    exact = all(part["exact"] for part in parts)
+    faults = [] if exact else _faults(_joined(rows, sent), is_known=is_known)
+    messages = sum(map(_messages, parts))
+    return found | {"messages": messages, "exact": exact, "parts": parts, "faults": faults}
 
 
-def _until(
-    read: Offsets | None, state: State, begins: dict[int, int], ends: dict[int, int]
-) -> tuple[dict[int, int], int]:
+def _messages(part: Mapping[str, Any]) -> int:
+    """The number of messages that bronze must have, as far as that is known."""
+    if "stream" in part:
+        return int(part["stream"]["count"])
+    span = part["noLongerKept"]
+    return int(part["bronze"]["offsets"] if part["selected"] else span["next"] - span["first"])
+
+
+def _bronze(spark: SparkSession, bronze: Table, options: Options) -> DataFrame:
+    return delta.read(spark, bronze, space=options.space, address=options.address)
+
+
+def _named(offsets: Ends) -> dict[str, int]:
+    return {str(number): offset for number, offset in offsets.items()}
+
+
+def _json(offsets: Ends, state: State) -> str:
+    inner = ", ".join(f'"{number}": {offsets[number]}' for number in sorted(state.partitions))
+    return f"{{{inner}}}"
+
+
+def _until(read: Offsets | None, state: State, begins: Ends, ends: Ends) -> tuple[Ends, int]:
     """The ends of what a query has read, and the number of messages from there to the ends."""
     if read is None or read.get("uid", state.uid) != state.uid:
         # unknown, or of another stream
@@ -195,89 +137,139 @@ def _until(
     return until, sum(max(0, end - until[number]) for number, end in ends.items())
 
 
-def _faults(
-    rows: DataFrame,
-    stream: DataFrame,
-    bounds: tuple[dict[int, int], dict[int, int]],
-    gone: Sequence[Gone],
-) -> list[Fault]:
-    """The first messages that bronze lacks, has several times or otherwise, or should not have."""
-    key = ("partition", "offset")
-    theirs = stream.select(*key, _checksum().alias("theirs"))
-    for part in gone:
-        if not part.is_selected:
-            expired = rows.sparkSession.range(part.first, part.next).select(
-                F.lit(part.partition).alias("partition"), F.col("id").alias("offset")
-            )
-            theirs = theirs.unionByName(expired, allowMissingColumns=True)
-    grouped = rows.where(_within(*bounds)).groupBy(*key)
-    ours = grouped.agg(F.count("*").alias("rows"), F.first(_checksum()).alias("ours"))
-    joined = ours.join(theirs.withColumn("sent", F.lit(True)), list(key), "full_outer")
-    is_selected = any(part.is_selected for part in gone)
-    what = (
-        F.when(F.col("rows").isNull(), "missing")
-        .when(F.col("rows") > 1, "repeated")
-        .when(F.col("sent").isNull() & F.lit(not is_selected), "unexpected")
-        .when(F.col("ours") != F.col("theirs"), "changed")
-    )
-    found = joined.select(*key, what.alias("what")).where(F.col("what").isNotNull())
-    first = found.orderBy(*key).limit(FAULTS_MAX).collect()
-    return [Fault(row.partition, row.offset, row.what) for row in first]
-
-
-def _offsets(state: State, offsets: dict[int, int]) -> str:
-    inner = ", ".join(f'"{number}": {offsets[number]}' for number in sorted(state.partitions))
-    return f"{{{inner}}}"
-
-
-def _expired(
-    rows: DataFrame, state: State, begins: dict[int, int], ends: dict[int, int]
-) -> tuple[list[Gone], dict[int, int]]:
-    """The expired part of the range, and the first offsets of the rest."""
-    firsts = {
-        number: max(begin, min(ends[number], state.partitions[number].first))
-        for number, begin in begins.items()
-    }
-    lost = {number: begin for number, begin in begins.items() if begin < firsts[number]}
-    if not lost:
-        return [], firsts
-    chosen = rows.where(_within(lost, firsts)).groupBy("partition")
-    counted = chosen.agg(F.count("*").alias("n"), F.countDistinct("offset").alias("offsets"))
-    tallies = {row.partition: Tally(row.n, row.offsets) for row in counted.collect()}
-    return [
-        Gone(number, begin, firsts[number], tallies.get(number, Tally()))
-        for number, begin in sorted(lost.items())
-    ], firsts
-
-
-def _within(begins: Mapping[int, int], ends: Mapping[int, int]) -> Column:
+def _within(begins: Ends, ends: Ends) -> Column:
     """Whether a row is between the offsets of its partition."""
-    offset = F.col("offset")
-    spans = [
-        (F.col("partition") == number) & (offset >= begin) & (offset < ends[number])
+    spans = (
+        (F.col("partition") == number) & _between([(begin, ends[number])])
         for number, begin in begins.items()
-    ]
+    )
     return reduce(or_, spans, F.lit(False))
 
 
-def _tallies(
-    rows: DataFrame, begins: dict[int, int], ends: dict[int, int]
-) -> dict[tuple[int, datetime | None], Tally]:
-    checksum = _checksum().cast("decimal(38,0)")
-    hour = F.date_trunc("hour", F.col("enqueued_time")).alias("hour")
-    grouped = rows.where(_within(begins, ends)).groupBy("partition", hour)
-    summed = grouped.agg(
-        F.count("*").alias("n"),
-        F.countDistinct("offset").alias("offsets"),
-        F.sum(checksum).alias("checksum"),
+def _between(spans: Iterable[tuple[int, int]]) -> Column:
+    """Whether an offset is in one of these spans, each up to its end (exclusive)."""
+    offset = F.col("offset")
+    return reduce(
+        or_, ((offset >= first) & (offset < after) for first, after in spans), F.lit(False)
     )
-    return {
-        (row.partition, row.hour): Tally(row.n, row.offsets, int(row.checksum))
-        for row in summed.collect()
+
+
+def _joined(rows: DataFrame, sent: DataFrame) -> DataFrame:
+    """Rows of bronze and messages of the stream by offset: their hours, hashes and counts."""
+    ours, theirs = (_hashed(frame, side) for frame, side in ((rows, "ours"), (sent, "theirs")))
+    return ours.join(theirs, list(KEY), "full_outer")
+
+
+def _hashed(rows: DataFrame, side: str) -> DataFrame:
+    """The hash over all fields of the messages of each offset, by name of a side."""
+    names = [F.col(name) for name in (*KEY, *HEADER, *BARE)]
+    hour = F.date_format("enqueued_time", "yyyy-MM-dd'T'HH:00:00'Z'")
+    hashed = rows.select(
+        *KEY, hour.alias("hour"), F.xxhash64(*names, *map(F.map_entries, MAPS)).alias("hash")
+    )
+    return hashed.groupBy(*KEY).agg(
+        F.count("*").alias(f"{side}_count"),
+        F.first("hour").alias(f"{side}_hour"),
+        F.first("hash").alias(f"{side}_hash"),
+        F.sum(F.col("hash").cast("decimal(38,0)")).alias(f"{side}_sum"),
+    )
+
+
+def _hours(
+    joined: DataFrame, is_kept: Column
+) -> dict[tuple[int, bool, str | None], dict[str, Any]]:
+    """Both sides by partition and hour of arrival (UTC); expired messages without the hour."""
+    hour = F.when(is_kept, F.coalesce("theirs_hour", "ours_hour"))
+    sums = [
+        one.alias(f"{side}_{name}")
+        for side in ("ours", "theirs")
+        for name, one in (
+            ("count", F.coalesce(F.sum(f"{side}_count"), F.lit(0))),
+            ("offsets", F.count(f"{side}_count")),
+            ("checksum", F.coalesce(F.sum(f"{side}_sum"), F.lit(0))),
+        )
+    ]
+    grouped = joined.groupBy("partition", is_kept.alias("kept"), hour.alias("hour")).agg(*sums)
+    found = {}
+    for row in grouped.collect():
+        stream, bronze = _tally(row, "theirs"), _tally(row, "ours")
+        exact = stream == bronze and bronze["count"] == bronze["offsets"]
+        sides = {"stream": stream, "bronze": bronze, "exact": exact}
+        found[row.partition, row.kept, row.hour] = sides
+    return found
+
+
+def _tally(row: Any, side: str) -> dict[str, Any]:
+    # a checksum exceeds the integers of JSON
+    counts = {name: row[f"{side}_{name}"] for name in ("count", "offsets")}
+    return counts | {"checksum": str(row[f"{side}_checksum"])}
+
+
+def _expired_part(
+    number: int, span: tuple[int, int], sides: dict[str, Any] | None, is_selected: bool
+) -> dict[str, Any]:
+    """Expired offsets of a partition; with a selector it is unknown which of them it chose."""
+    first, after = span
+    bronze = {"count": 0, "offsets": 0, "checksum": "0"} if sides is None else sides["bronze"]
+    part: dict[str, Any] = {"partition": number, "noLongerKept": {"first": first, "next": after}}
+    part |= {"selected": is_selected, "bronze": bronze}
+    return part | {"exact": bronze["count"] == bronze["offsets"] == _messages(part)}
+
+
+def _faults(joined: DataFrame, *, is_known: bool) -> list[dict[str, Any]]:
+    """The first messages that bronze lacks, has several times or otherwise, or should not have."""
+    what = (
+        F.when(F.col("ours_count").isNull(), "missing")
+        .when(F.col("ours_count") > 1, "repeated")
+        .when(F.col("theirs_count").isNull() & F.lit(is_known), "unexpected")
+        .when(F.col("ours_hash") != F.col("theirs_hash"), "changed")
+    )
+    found = joined.select(*KEY, what.alias("what")).where(F.col("what").isNotNull())
+    return [row.asDict() for row in found.orderBy(*KEY).limit(FAULTS_MAX).collect()]
+
+
+def reconcile_queue(
+    spark: SparkSession, source: Mapping[str, str], bronze: Table
+) -> dict[str, Any]:
+    """Compare spool and bronze; the queue may be read meanwhile.
+
+    `source` are the options of the source. Raises Missing without a spool or a table.
+    """
+    options = option_table.read(source)
+    assert options.spool is not None
+    # read before bronze: messages that leave the spool later are in bronze
+    extent = spool.extent(Path(options.spool))
+    rows = _bronze(spark, bronze, options).where(F.col("offset") < extent.next)
+    (found,) = rows.agg(
+        F.count("*").alias("count"),
+        F.countDistinct("offset").alias("offsets"),
+        F.countDistinct(F.when(_between(extent.spans), F.col("offset"))).alias("both"),
+        F.count_if(F.col("message_id").isNull()).alias("anonymous"),
+    ).collect()
+    # messages in the spool only
+    waiting = sum(after - first for first, after in extent.spans) - found.both
+    missing = extent.next - found.offsets - waiting
+    repeated = _repeated(rows, options.id_window)
+    exact = missing == 0 and found["count"] == found.offsets and repeated == 0
+    part = {
+        "settled": extent.next,
+        "bronze": {"count": found["count"], "offsets": found.offsets},
+        "spool": waiting,
+        "missing": missing,
+        "repeated": repeated,
+        "withoutId": found.anonymous,
+        "exact": exact,
     }
+    return {"address": options.address, "messages": extent.next, "exact": exact, "parts": [part]}
 
 
-def _checksum() -> Column:
-    """A hash of all fields of a message."""
-    hashed = [F.col(name) for name in HASHED] + [F.map_entries(F.col(name)) for name in MAPS]
-    return F.xxhash64("partition", "offset", "enqueued_time", *hashed)
+def _repeated(rows: DataFrame, window: int) -> int:
+    """The number of rows with the id and content of one of the messages before them."""
+    bare = [F.col(name) for name in BARE] + [F.map_entries("application_properties")]
+    identity = F.sha2(F.to_json(F.struct(*bare)), 256)
+    named = rows.where("message_id is not null").select("offset", identity.alias("identity"))
+    before = F.lag("offset").over(Window.partitionBy("identity").orderBy("offset"))
+    # a repeated offset is another fault than a message with two offsets
+    distance = F.col("offset") - before
+    found = named.select(distance.alias("distance")).where(F.col("distance") > 0)
+    return found.where(F.col("distance") <= window).count()

@@ -1,8 +1,6 @@
 """The report of `enmasse pipeline reconcile`: sources compared with bronze, gold with silver."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC
 from itertools import groupby
 from typing import Any
 
@@ -11,8 +9,7 @@ from pyspark.sql import SparkSession
 from enmasse.base.errors import Code, Invalid
 from enmasse.pipeline.connector.ranges import Offsets
 from enmasse.pipeline.gold import verification
-from enmasse.pipeline.ingest.reconcile import FAULTS_MAX, Reconciliation, Tally, reconcile
-from enmasse.pipeline.ingest.reconcile_queue import reconcile_queue
+from enmasse.pipeline.ingest.reconcile import FAULTS_MAX, reconcile, reconcile_queue
 from enmasse.pipeline.ingest.store import Store
 
 
@@ -29,76 +26,17 @@ def source(
 
     Raises as `reconcile` and `reconcile_queue` do.
     """
-    if "spool" in options:
-        if (start, end) != ("earliest", "latest"):
-            raise Invalid(
-                Code.REQUEST_INVALID,
-                f"source {name}: a queue has no offsets: omit --start and --end,"
-                " or name another source with --source",
-            )
-        return _queue(spark, name, options, store)
-    found = reconcile(spark, options, store.bronze, start=start, end=end, read=read)
-    return {
-        "source": name,
-        "address": found.address,
-        "start": {str(part): offset for part, offset in found.start.items()},
-        "end": {str(part): offset for part, offset in found.end.items()},
-        "messages": found.messages,
-        "unread": found.unread,
-        "exact": found.exact,
-        "parts": parts(found),
-        "faults": [asdict(fault) for fault in found.faults],
-    }
-
-
-def _queue(
-    spark: SparkSession, name: str, options: Mapping[str, str], store: Store
-) -> dict[str, Any]:
-    found = reconcile_queue(spark, options, store.bronze)
-    part = {
-        "settled": found.settled,
-        "bronze": {"count": found.bronze, "offsets": found.offsets},
-        "spool": found.waiting,
-        "missing": found.missing,
-        "repeated": found.repeated,
-        "withoutId": found.anonymous,
-        "exact": found.exact,
-    }
-    messages = {"messages": found.settled, "exact": found.exact, "parts": [part]}
-    return {"source": name, "address": options["address"]} | messages
-
-
-def parts(found: Reconciliation) -> list[dict[str, Any]]:
-    """Return the parts that were compared: expired offsets, then hours by partition."""
-    gone = [
-        {
-            "partition": part.partition,
-            "noLongerKept": {"first": part.first, "next": part.next},
-            "selected": part.is_selected,
-            "bronze": _tally(part.bronze),
-            "exact": part.exact,
-        }
-        for part in found.gone
-    ]
-    hours = [
-        {
-            "partition": hour.partition,
-            "hour": None
-            if hour.hour is None
-            # Spark returns times in the zone of this machine
-            else f"{hour.hour.astimezone(UTC):%Y-%m-%dT%H:00:00Z}",
-            "stream": _tally(hour.stream),
-            "bronze": _tally(hour.bronze),
-            "exact": hour.exact,
-        }
-        for hour in found.hours
-    ]
-    return gone + hours
-
-
-def _tally(tally: Tally) -> dict[str, Any]:
-    # a checksum exceeds the integers of JSON
-    return {"count": tally.count, "offsets": tally.offsets, "checksum": str(tally.checksum)}
+    if "spool" not in options:
+        found = reconcile(spark, options, store.bronze, start=start, end=end, read=read)
+    elif (start, end) == ("earliest", "latest"):
+        found = reconcile_queue(spark, options, store.bronze)
+    else:
+        raise Invalid(
+            Code.REQUEST_INVALID,
+            f"source {name}: a queue has no offsets: omit --start and --end,"
+            " or name another source with --source",
+        )
+    return {"source": name} | found
 
 
 def gold(spark: SparkSession, store: Store) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from enmasse.pipeline.gold.table import GoldTable
 from enmasse.pipeline.ingest import bronze
 from enmasse.pipeline.paths import Paths
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Table
+from enmasse.pipeline.tables.files import Table
 from enmasse.resources import Pipeline
 
 DAY_MS = 86_400_000
@@ -52,7 +52,8 @@ class Store:
             with suppress(TableNotFoundError):
                 delta.compact(table)
                 if table is not self.silver or self._may_vacuum_silver(keep_ms):
-                    delta.vacuum(table, -(-keep_ms // DAY_MS))
+                    # whole days
+                    delta.vacuum(table, -(-keep_ms // DAY_MS) * DAY_MS)
 
     def _may_vacuum_silver(self, keep_ms: int) -> bool:
         return progress.may_vacuum(self.name, self.silver.path, self.gold.path, keep_ms)

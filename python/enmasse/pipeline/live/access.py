@@ -34,26 +34,6 @@ BOUNDS = {
 
 
 @dataclass(frozen=True)
-class StateQuery:
-    """The state that a task needs."""
-
-    source: str
-    devices: Sequence[str]
-    metrics: Sequence[str]
-    """Metrics that detectors watch."""
-    detectors: Sequence[str]
-
-
-@dataclass(frozen=True)
-class KnownState:
-    """Live state of the devices of a task."""
-
-    devices: pyarrow.Table
-    latest: pyarrow.Table
-    states: pyarrow.Table
-
-
-@dataclass(frozen=True)
 class Attempt:
     """The key of the rows that a task stages."""
 
@@ -67,32 +47,11 @@ class Attempt:
 class Session(Protocol):
     """A connection of one task to live state."""
 
-    def known(self, query: StateQuery) -> KnownState:
-        """Return the state of devices."""
+    def read(self, table: str, source: str, chosen: Mapping[str, Sequence[str]]) -> pyarrow.Table:
+        """Return the rows of a source whose columns have one of these values each."""
 
     def store(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
         """Store changed rows of a table; return those that the driver has to write."""
-
-
-_KEYS = {
-    "devices": ("device",),
-    "device_latest": ("device", "metric"),
-    "detector_states": ("device", "detector"),
-}
-"""Columns that select the rows of a table, in addition to the source."""
-
-
-def _known(read: Any, query: StateQuery) -> KnownState:
-    """Read the state; tables of detectors only if there are detectors."""
-    chosen = {"device": query.devices, "metric": query.metrics, "detector": query.detectors}
-
-    def found(table: str) -> pyarrow.Table:
-        lists = [chosen[name] for name in _KEYS[table]]
-        if not all(lists):
-            return live_rows.TABLES[table].empty_table()
-        return read(table, lists)
-
-    return KnownState(found("devices"), found("device_latest"), found("detector_states"))
 
 
 @dataclass(frozen=True)
@@ -116,27 +75,23 @@ class _LocalSession:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def known(self, query: StateQuery) -> KnownState:
-        def read(table: str, lists: Sequence[Sequence[str]]) -> pyarrow.Table:
-            schema = live_rows.TABLES[table]
-            names = ", ".join(f'"{name}"' for name in schema.names)
-            chosen = " AND ".join(
-                f"{name} IN (SELECT value FROM json_each(?))" for name in _KEYS[table]
+    def read(self, table: str, source: str, chosen: Mapping[str, Sequence[str]]) -> pyarrow.Table:
+        schema = live_rows.TABLES[table]
+        names = ", ".join(f'"{name}"' for name in schema.names)
+        where = " AND ".join(f"{name} IN (SELECT value FROM json_each(?))" for name in chosen)
+        rows = self._connection.execute(
+            f"SELECT {names} FROM {table} WHERE source = ? AND {where}",
+            [source, *(json.dumps(list(values)) for values in chosen.values())],
+        ).fetchall()
+        columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+        # booleans are numbers in SQLite
+        arrays = [
+            pyarrow.array(
+                map(bool, column) if field.type == pyarrow.bool_() else column, field.type
             )
-            found = self._connection.execute(
-                f"SELECT {names} FROM {table} WHERE source = ? AND {chosen}",
-                [query.source, *(json.dumps(list(values)) for values in lists)],
-            ).fetchall()
-            columns = zip(*found, strict=True) if found else ([] for _ in schema)
-            arrays = [
-                pyarrow.array([bool(value) for value in column], field.type)
-                if pyarrow.types.is_boolean(field.type)
-                else pyarrow.array(column, field.type)
-                for column, field in zip(columns, schema, strict=True)
-            ]
-            return pyarrow.table(arrays, schema=schema)
-
-        return _known(read, query)
+            for column, field in zip(columns, schema, strict=True)
+        ]
+        return pyarrow.table(arrays, schema=schema)
 
     def store(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
         del table, attempt
@@ -173,11 +128,11 @@ class ServerAccess:
             chosen = BOUNDS | dict(self.parameters)
             with psycopg.connect(**chosen, password=self._secret()) as connection:
                 yield _ServerSession(connection)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
-            what = f"live state {self.location}: {error}"
-            raise Invalid(Code.FIELD_INVALID, what) from error
         except psycopg.Error as error:
             what = f"live state {self.location}: {error}"
+            # a retry cannot succeed
+            if isinstance(error, (psycopg.DataError, psycopg.IntegrityError)):
+                raise Invalid(Code.FIELD_INVALID, what) from error
             raise Unavailable(Code.DATA_UNUSABLE, what) from error
 
     def _secret(self) -> str | None:
@@ -197,25 +152,17 @@ class _ServerSession:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def known(self, query: StateQuery) -> KnownState:
+    def read(self, table: str, source: str, chosen: Mapping[str, Sequence[str]]) -> pyarrow.Table:
         from psycopg import sql
 
-        def read(table: str, lists: Sequence[Sequence[str]]) -> pyarrow.Table:
-            schema = live_rows.TABLES[table]
-            statement = sql.SQL(
-                "COPY (SELECT {} FROM {} WHERE source = %s AND {}) TO STDOUT (FORMAT csv)"
-            ).format(
-                sql.SQL(", ").join(map(sql.Identifier, schema.names)),
-                sql.Identifier(table),
-                sql.SQL(" AND ").join(
-                    sql.SQL("{} = ANY(%s)").format(sql.Identifier(name)) for name in _KEYS[table]
-                ),
-            )
-            values = [query.source, *(list(one) for one in lists)]
-            with self._connection.cursor() as cursor, cursor.copy(statement, values) as copy:
-                return live_rows.from_csv(b"".join(copy), schema)
-
-        return _known(read, query)
+        schema = live_rows.TABLES[table]
+        where = (sql.SQL("{} = ANY(%s)").format(sql.Identifier(name)) for name in chosen)
+        statement = sql.SQL(
+            "COPY (SELECT {} FROM {} WHERE source = %s AND {}) TO STDOUT (FORMAT csv)"
+        ).format(_names(schema.names), sql.Identifier(table), sql.SQL(" AND ").join(where))
+        values = [source, *(list(one) for one in chosen.values())]
+        with self._connection.cursor() as cursor, cursor.copy(statement, values) as copy:
+            return live_rows.from_csv(b"".join(copy), schema)
 
     def store(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
         from psycopg import sql
@@ -224,12 +171,17 @@ class _ServerSession:
             value = pyarrow.repeat(getattr(attempt, name), rows.num_rows)
             rows = rows.add_column(0, name, value)
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
-            sql.Identifier(STAGING_PREFIX + table),
-            sql.SQL(", ").join(map(sql.Identifier, rows.column_names)),
+            sql.Identifier(STAGING_PREFIX + table), _names(rows.column_names)
         )
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             copy.write(live_rows.as_csv(rows))
         return b""
+
+
+def _names(columns: Sequence[str]) -> Any:
+    from psycopg import sql
+
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
 Access = LocalAccess | ServerAccess

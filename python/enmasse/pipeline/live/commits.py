@@ -19,27 +19,19 @@ from enmasse.pipeline.live.access import STAGING_KEY, STAGING_PREFIX
 from enmasse.pipeline.live.schema import (
     ALERTS,
     ANOMALIES,
-    LATEST,
     PROGRESS,
-    SESSIONS,
     STAGED,
     STATES,
     USAGE,
     WRITTEN,
     insert,
     upsert,
-    upsert_arrow,
-    upsert_select,
 )
 from enmasse.pipeline.live.updates import Context, LiveOutcome, Part, one_batch, state_rows
 from enmasse.resources.pipeline import Detector
 
-USED = ("messages", "bytes", "readings", "quarantined")
-"""Counters of a tenant's day."""
 COUNTED = ("messages", "readings", "quarantined", "late", "clamped")
 """Counters that a batch adds to the progress of its query."""
-_NEWER = {LATEST.name: ("event_time_us", "partition", "offset", "index")}
-_ADDED = {SESSIONS.name: ("readings",)}
 
 
 def is_committed(connection: sa.Connection, batch: Context) -> bool:
@@ -63,13 +55,13 @@ def publish(
     record_incidents(
         connection, batch.source, by_name, (live_rows.unpacked(one.data) for one in changes)
     )
-    upsert(connection, USAGE, batch.usage, added=USED)
+    upsert(connection, USAGE, batch.usage)
     written = [
         {"source": batch.source, "target": target, "rows": count}
         for target, count in [*batch.written.items(), ("live", changed)]
         if count
     ]
-    upsert(connection, WRITTEN, written, added=("rows",))
+    upsert(connection, WRITTEN, written)
     added: dict[str, Any] = {name: PROGRESS.c[name] + getattr(batch, name) for name in COUNTED}
     added |= {"skipped": PROGRESS.c.skipped + skipped, "batch_id": batch.batch_id}
     known_us = PROGRESS.c.known_to_us
@@ -86,10 +78,9 @@ def _of(batch: Context) -> Any:
 def _apply_parts(
     connection: sa.Connection, batch: Context, table: sa.Table, parts: Sequence[Part]
 ) -> None:
-    newer, added = _NEWER.get(table.name, ()), _ADDED.get(table.name, ())
     if connection.dialect.name == "sqlite":
         for part in parts:
-            upsert_arrow(connection, table, live_rows.unpacked(part.data), newer, added)
+            upsert(connection, table, live_rows.unpacked(part.data))
         return
     names = [*STAGING_KEY, *table.c.keys()]
     staged = sa.table(STAGING_PREFIX + table.name, *(sa.column(name) for name in names))
@@ -105,7 +96,7 @@ def _apply_parts(
             " discards staged rows: the batch is repeated",
         )
     rows = sa.select(*(staged.c[name] for name in table.c.keys())).where(wanted)  # noqa: SIM118
-    upsert_select(connection, table, rows, newer, added)
+    upsert(connection, table, rows)
     # and rows of failed attempts and killed drivers
     connection.execute(sa.delete(staged).where(mine & (staged.c.batch <= batch.batch_id)))
 

@@ -26,7 +26,6 @@ from enmasse.pipeline.detect import detectors
 from enmasse.pipeline.failures import Trouble
 from enmasse.pipeline.live import alerts, commits, retention, updates
 from enmasse.pipeline.live.access import Access, LocalAccess, ServerAccess
-from enmasse.pipeline.live.commits import USED
 from enmasse.pipeline.live.schema import (
     ALERTS,
     ANOMALIES,
@@ -257,10 +256,10 @@ class Live:
             for space, address in {(row["space"], row["address"]) for row in found.usage}:
                 mine = (USAGE.c.space == space) & (USAGE.c.address == address)
                 connection.execute(sa.update(USAGE).where(mine).values(readings=0, quarantined=0))
-            upsert(connection, USAGE, found.usage, added=USED)
+            upsert(connection, USAGE, found.usage)
             connection.execute(sa.delete(LATEST).where(LATEST.c.source == source))
-            if len(found.latest):
-                upsert(connection, LATEST, updates.latest_rows(source, found.latest).to_pylist())
+            latest = updates.state_rows(LATEST.name, source, found.latest)
+            upsert(connection, LATEST, latest.to_pylist())
 
     def prune(self) -> None:
         """Delete rows older than `live.keep` (`retention`)."""

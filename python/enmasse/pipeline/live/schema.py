@@ -12,6 +12,8 @@ from enmasse.base.errors import Code, Conflict, Invalid
 from enmasse.pipeline.live import rows
 
 METADATA = sa.MetaData()
+NEWER, ADDED = "newer", "added"
+"""Of a table: columns that are greater in a newer row, and columns that are added up."""
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _SQL = {
     rows.TEXT: sa.String,
@@ -31,7 +33,7 @@ def _col(name: str, kind: Any = sa.BigInteger, *, empty: bool = False) -> sa.Col
 
 
 def _exchanged(
-    name: str, columns: pyarrow.Schema, keys: Sequence[str], empty: Sequence[str] = ()
+    name: str, columns: pyarrow.Schema, keys: Sequence[str], empty: Sequence[str] = (), **info: Any
 ) -> sa.Table:
     """A table that executors read and write, with the columns of its Arrow schema."""
     return sa.Table(
@@ -43,18 +45,22 @@ def _exchanged(
             else _col(one.name, _SQL[one.type], empty=one.name in empty)
             for one in columns
         ),
+        info=info,
     )
 
 
 LATEST = _exchanged(
-    "device_latest", rows.LATEST, ("source", "device", "metric"), ("value", "text", "unit")
+    *("device_latest", rows.LATEST, ("source", "device", "metric"), ("value", "text", "unit")),
+    newer=("event_time_us", "partition", "offset", "index"),
 )
 """The newest reading of each device and metric."""
 
 DEVICES = _exchanged("devices", rows.DEVICES, ("source", "device"))
 """Devices, the times of their messages, and whether they are online."""
 
-SESSIONS = _exchanged("sessions", rows.SESSIONS, ("source", "device", "began_us"))
+SESSIONS = _exchanged(
+    "sessions", rows.SESSIONS, ("source", "device", "began_us"), added=("readings",)
+)
 """Periods in which a device was never silent for longer than `offlineAfter`."""
 
 STATES = _exchanged("detector_states", rows.STATES, ("detector", "source", "device"), ("recent",))
@@ -65,6 +71,7 @@ USAGE = sa.Table(
     METADATA,
     *(_key("space"), _key("address"), _key("date")),
     *(_col("messages"), _col("bytes"), _col("readings"), _col("quarantined")),
+    info={ADDED: ("messages", "bytes", "readings", "quarantined")},
 )
 """Messages and readings by tenant, address and day of arrival."""
 
@@ -74,11 +81,7 @@ ANOMALIES = sa.Table(
     sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("id", sa.String, unique=True, nullable=False),
     *(_col("detector", sa.String), _col("source", sa.String), _col("device", sa.String)),
-    *(
-        _col("metric", sa.String, empty=True),
-        _col("began_us"),
-        _col("ended_us", empty=True),
-    ),
+    *(_col("metric", sa.String, empty=True), _col("began_us"), _col("ended_us", empty=True)),
     *(_col("value", sa.Double, empty=True), _col("reason", sa.String)),
 )
 """Incidents."""
@@ -104,19 +107,15 @@ PROGRESS = sa.Table(
 )
 """The last batch of each query, and totals."""
 
-WRITTEN = sa.Table("written", METADATA, *(_key("source"), _key("target"), _col("rows")))
+WRITTEN = sa.Table(
+    "written", METADATA, *(_key("source"), _key("target"), _col("rows")), info={ADDED: ("rows",)}
+)
 """Rows of a source written to tables, sinks (`sinks/NAME`) and live state."""
 
 TROUBLES = sa.Table(
     "troubles",
     METADATA,
-    *(
-        _key("kind"),
-        _key("name"),
-        _col("error", sa.String),
-        _col("since_us"),
-        _col("tries"),
-    ),
+    *(_key("kind"), _key("name"), _col("error", sa.String), _col("since_us"), _col("tries")),
 )
 """Errors of sources, of gold, and of addresses that accept no alerts: `kind` is source, gold or
 address."""
@@ -256,59 +255,35 @@ def insert(connection: sa.Connection, table: sa.Table) -> Any:
 def upsert(
     connection: sa.Connection,
     table: sa.Table,
-    changed: Sequence[Mapping[str, Any]],
-    newer: Sequence[str] = (),
-    added: Sequence[str] = (),
+    changed: Sequence[Mapping[str, Any]] | pyarrow.Table | sa.Select[Any],
 ) -> None:
-    """Insert rows, or replace those of the same key if the columns `newer` are greater.
+    """Insert rows with distinct keys, or the rows of a query; of an existing key replace the row.
 
-    Columns `added` are added to existing values. Keys of the rows are distinct.
+    The table says which columns have to be newer for that, and which are added up.
     """
-    if changed:
-        statement = _on_conflict(table, insert(connection, table), newer, added)
-        connection.execute(statement, list(changed))
-
-
-def upsert_arrow(
-    connection: sa.Connection,
-    table: sa.Table,
-    changed: pyarrow.Table,
-    newer: Sequence[str] = (),
-    added: Sequence[str] = (),
-) -> None:
-    """Upsert columns in SQLite.
-
-    It uses the driver directly: processing each value in SQLAlchemy costs more than storing it.
-    """
-    upsert = _on_conflict(table, insert(connection, table), newer, added)
-    compiled: Any = upsert.compile(dialect=connection.dialect, column_keys=table.c.keys())
-    columns = [changed[name].to_pylist() for name in compiled.positiontup]
-    connection.exec_driver_sql(str(compiled), list(zip(*columns, strict=True)))
-
-
-def upsert_select(
-    connection: sa.Connection,
-    table: sa.Table,
-    changed: sa.Select[Any],
-    newer: Sequence[str] = (),
-    added: Sequence[str] = (),
-) -> None:
-    """Upsert the rows of a query."""
-    statement = insert(connection, table).from_select(table.c.keys(), changed)
-    connection.execute(_on_conflict(table, statement, newer, added))
-
-
-def _on_conflict(
-    table: sa.Table, statement: Any, newer: Sequence[str], added: Sequence[str]
-) -> Any:
+    if not isinstance(changed, sa.Select) and not len(changed):
+        return
+    statement = insert(connection, table)
+    if isinstance(changed, sa.Select):
+        statement = statement.from_select(table.c.keys(), changed)
     keys = [column.name for column in table.primary_key]
-    excluded = statement.excluded
-    changed = {
+    excluded, added = statement.excluded, table.info.get(ADDED, ())
+    values = {
         name: excluded[name] + table.c[name] if name in added else excluded[name]
         for name in table.c.keys()  # noqa: SIM118
         if name not in keys
     }
-    old = sa.tuple_(*(table.c[name] for name in newer))
-    new = sa.tuple_(*(excluded[name] for name in newer))
-    where = new > old if newer else None
-    return statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
+    where = None
+    if newer := table.info.get(NEWER):
+        old, new = (sa.tuple_(*(side[name] for name in newer)) for side in (table.c, excluded))
+        where = new > old
+    statement = statement.on_conflict_do_update(index_elements=keys, set_=values, where=where)
+    if isinstance(changed, pyarrow.Table):
+        # the driver itself: processing each value in SQLAlchemy costs more than storing it
+        compiled = statement.compile(dialect=connection.dialect, column_keys=table.c.keys())
+        columns = [changed[name].to_pylist() for name in compiled.positiontup]
+        connection.exec_driver_sql(str(compiled), list(zip(*columns, strict=True)))
+    elif isinstance(changed, sa.Select):
+        connection.execute(statement)
+    else:
+        connection.execute(statement, list(changed))

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from enmasse import native
 from enmasse.pipeline.live import rows as live_rows
-from enmasse.pipeline.live.access import Access, Attempt, StateQuery
+from enmasse.pipeline.live.access import Access, Attempt
 
 COLUMNS = (
     *("device", "metric", "value", "text", "unit", "event_time", "enqueued_time"),
@@ -128,16 +128,21 @@ def parts(work: Work, readings: pyarrow.Table, number: int = 0) -> list[Part]:
         return []
     batch = one_batch(readings)
     attempt = Attempt(work.query_id, work.batch_id, number, secrets.randbits(62))
-    devices = pc.unique(batch["device"]).to_pylist()
-    query = StateQuery(work.source, devices, work.metrics, work.detectors)
+    devices = {"device": pc.unique(batch["device"]).to_pylist()}
     with work.access.opened() as session:
-        known = session.known(query)
+
+        def known(table: str, **chosen: Sequence[str]) -> pyarrow.RecordBatch:
+            # without detectors there is nothing to read
+            if not all(chosen.values()):
+                return one_batch(live_rows.TABLES[table].empty_table())
+            return one_batch(session.read(table, work.source, devices | chosen))
+
         found = native.follow_batch(
             work.rules,
             batch,
-            one_batch(known.devices),
-            one_batch(known.latest),
-            one_batch(known.states),
+            known("devices"),
+            known("device_latest", metric=work.metrics),
+            known("detector_states", detector=work.detectors),
         )
         results = [
             Part(number, attempt.attempt, table, len(rows), session.store(table, rows, attempt))
@@ -161,24 +166,13 @@ def one_batch(table: pyarrow.Table) -> pyarrow.RecordBatch:
     return batches[0]
 
 
-def latest_rows(source: str, readings: pyarrow.Table | pyarrow.RecordBatch) -> pyarrow.Table:
-    """Return readings as rows of `device_latest`."""
-    columns = {
-        field.name: pyarrow.repeat(source, len(readings))
-        if field.name == "source"
-        else pc.cast(readings[_TIMES.get(field.name, field.name)], field.type)
-        for field in live_rows.LATEST
-    }
-    return pyarrow.table(columns)
-
-
 def _changed(
     source: str, readings: pyarrow.RecordBatch, found: native.Followed
 ) -> Iterator[tuple[str, pyarrow.Table]]:
     """Yield changed rows by table."""
     newest = readings.take(pyarrow.record_batch(found.latest)["row"])
-    yield "device_latest", latest_rows(source, newest)
     for table, given in (
+        ("device_latest", newest),
         ("devices", found.devices),
         ("sessions", found.sessions),
         ("detector_states", found.states),
@@ -186,13 +180,15 @@ def _changed(
         yield table, state_rows(table, source, pyarrow.record_batch(given))
 
 
-def state_rows(table: str, source: str, given: pyarrow.RecordBatch) -> pyarrow.Table:
-    """Return rows of the native core with the columns of a table."""
-    known = {"source": source, "is_online": True}
-    columns = {
-        field.name: given[field.name]
-        if field.name in given.schema.names
-        else pyarrow.repeat(known[field.name], len(given))
-        for field in live_rows.TABLES[table]
-    }
+def state_rows(
+    table: str, source: str, given: pyarrow.RecordBatch | pyarrow.Table
+) -> pyarrow.Table:
+    """Return readings, or rows of the native core, with the columns of a table of live state."""
+    constants = {"source": source, "is_online": True}
+    columns = {}
+    for field in live_rows.TABLES[table]:
+        name = _TIMES.get(field.name, field.name)
+        is_given = name in given.schema.names and name != "source"
+        values = given[name] if is_given else pyarrow.repeat(constants[name], len(given))
+        columns[field.name] = pc.cast(values, field.type)
     return pyarrow.table(columns)
