@@ -262,13 +262,14 @@ def test_counters_follow_from_the_tables(spark: SparkSession, log: Log, tmp_path
     pipeline, paths, db = open_pipeline(file)
     with closing(db):
         found = backfill.totals(spark, Store(pipeline, paths), pipeline, "s")
-        assert (found.counters["readings"], found.counters["quarantined"]) == (40, 60)
+        _, counters, _ = found
+        assert (counters["readings"], counters["quarantined"]) == (40, 60)
         held = content(file)
-        db.recount("s", found)
+        db.recount("s", *found)
         assert content(file) == held
         # a source without rows has no counts
-        nothing = backfill.totals(spark, Store(pipeline, paths), pipeline, "other")
-        assert (nothing.counters["readings"], nothing.usage, len(nothing.latest)) == (0, [], 0)
+        usage, counters, latest = backfill.totals(spark, Store(pipeline, paths), pipeline, "other")
+        assert (counters["readings"], usage, len(latest)) == (0, [], 0)
 
 
 def test_backfill_command_refuses_conflicting_options_and_a_running_pipeline(

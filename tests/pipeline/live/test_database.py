@@ -292,7 +292,7 @@ def test_rows_that_a_database_refuses_are_not_retried(
         def put(*_: Any, error: Any = error, **__: Any) -> None:
             raise error("insert", {}, ValueError("no"))
 
-        monkeypatch.setattr(commits, "upsert_arrow", put)
+        monkeypatch.setattr(commits, "upsert", put)
         with pytest.raises(kind, match="live state sqlite.*no"):
             put_in(db, batch(0, measured({})))
 

@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
-    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -50,14 +49,6 @@ class FileRange:
     end: int
 
 
-class Task(InputPartition):
-    """The range of one task."""
-
-    def __init__(self, files: FileRange) -> None:
-        """Read this range."""
-        super().__init__(files)
-
-
 class Filler:
     """Moves messages from a queue to its spool, in the planner of a query."""
 
@@ -78,14 +69,8 @@ class Filler:
         """Read the current messages only, if the server reports their number."""
         self._closing = True
         self._retry.renew()
-        while True:
-            try:
-                depth = self._intake.depth()
-            except Unavailable as error:
-                self._retry.wait(error)
-                continue
-            self._bound = None if depth is None else self.spool.next + depth
-            return
+        depth = self._retry.repeat(self._intake.depth)
+        self._bound = None if depth is None else self.spool.next + depth
 
     def fill(self, start: int, rows: int, size: int) -> int:
         """Spool messages from `start` up to these limits, or until the queue is empty.
@@ -149,10 +134,7 @@ class Filler:
             log.warning("%s: skipped %d redelivered messages", name, segment.repeated)
         if segment.anonymous and not self._anonymous:
             self._anonymous = True
-            log.warning(
-                "%s: messages without a message-id may be duplicated after a crash",
-                name,
-            )
+            log.warning("%s: messages without a message-id may be duplicated after a crash", name)
         if segment.doubtful:
             self._doubtful += segment.doubtful
             log.warning(
@@ -191,12 +173,11 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spool messages; return the end of the next batch."""
         filler, options = self._open(), self._options
         begin = self._checked(start)
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else options.rows_max
-        requested = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.bytes_max
-        size = options.spool_bytes if requested is None else min(requested, options.spool_bytes)
-        if isinstance(limit, ReadAllAvailable):
-            rows, size = options.rows_max, options.spool_bytes
-        end = filler.fill(begin, rows, size)
+        rows = getattr(limit, "max_rows", options.rows_max)
+        size = getattr(limit, "max_bytes", options.bytes_max)
+        if size is None or isinstance(limit, ReadAllAvailable):
+            size = options.spool_bytes
+        end = filler.fill(begin, rows, min(size, options.spool_bytes))
         return self._offsets(end) if end > begin else start
 
     def reportLatestOffset(self) -> Offsets | None:
@@ -217,7 +198,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = []
         for part in ranges.slices(start, end, self._options.task_rows):
             paths = [str(file.path) for file in spool.parts(part.start, part.end)]
-            found.append(Task(FileRange(tuple(paths), part.start, part.end)))
+            found.append(InputPartition(FileRange(tuple(paths), part.start, part.end)))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -274,13 +255,8 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def rows_of(options: Options, files: FileRange) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of a range. Raises Conflict for a damaged or missing file."""
-    wanted: dict[str, Any] = {
-        "address": options.address,
-        "space": options.space,
-        "from": files.start,
-        "to": files.end,
-        "columns": options.columns,
-    }
+    wanted: dict[str, Any] = {"address": options.address, "space": options.space}
+    wanted |= {"from": files.start, "to": files.end, "columns": options.columns}
     for path in files.paths:
         try:
             spooled_ms = os.stat(path).st_mtime_ns // NS_PER_MS

@@ -33,11 +33,20 @@ class State:
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "State":
         """Convert the state of the native core."""
-        parts = state["partitions"]
-        return cls(
-            state["uid"],
-            {part["partition"]: Partition(part["first"], part["next"]) for part in parts},
-        )
+        parts = {
+            one["partition"]: Partition(one["first"], one["next"]) for one in state["partitions"]
+        }
+        return cls(state["uid"], parts)
+
+    @property
+    def firsts(self) -> dict[int, int]:
+        """The first offset of each partition that is kept."""
+        return {number: part.first for number, part in self.partitions.items()}
+
+    @property
+    def nexts(self) -> dict[int, int]:
+        """The end of each partition."""
+        return {number: part.next for number, part in self.partitions.items()}
 
     def offsets(self, by_partition: Mapping[int, int]) -> Offsets:
         """Return offsets for Spark's checkpoint."""
@@ -78,7 +87,7 @@ def check(start: Offsets, state: State, *, fails_on_loss: bool, what: str = "str
         text = f"the {what} was created again: its uid was {start.get('uid')} and is {state.uid}"
         if fails_on_loss:
             raise Conflict("E4000", f"{text}; {remedy}")
-        gone = sum(part.first for part in state.partitions.values())
+        gone = sum(state.firsts.values())
         return (
             f"{text}: an unknown number of unread messages of the old one is lost; {gone} messages"
             " of the new one are no longer kept"

@@ -74,22 +74,28 @@ class Retry:
         self._wait(self._pause_s)
         self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
 
+    def repeat(self, attempt: Callable[[], T]) -> T:
+        """Return the result of the first attempt that finds its server available."""
+        while True:
+            try:
+                return attempt()
+            except Unavailable as error:
+                self.wait(error)
+
 
 def request(options: Options, query: Callable[[Stream], T], retry: Retry | None = None) -> T:
     """Return the result of a query, repeated while the server is unavailable.
 
     Raises Unavailable after the time-out, and errors of the server.
     """
-    retry = retry or retry_for(options.timeout_s)
-    while True:
-        try:
-            stream = acquire(options)
-            answer = query(stream)
-        except Unavailable as error:
-            retry.wait(error)
-            continue
+
+    def attempt() -> T:
+        stream = acquire(options)
+        answer = query(stream)
         release(options, stream)
         return answer
+
+    return (retry or retry_for(options.timeout_s)).repeat(attempt)
 
 
 def state(options: Options) -> State:
@@ -116,13 +122,13 @@ def message_size(options: Options, part: Slice) -> float:
 
 
 def _wanted(part: Slice, start: int, *, tolerant: bool) -> dict[str, object]:
-    return {
+    wanted: dict[str, object] = {
         "partition": part.partition,
         "from": start,
         "to": part.end,
         "uid": part.uid,
-        "tolerant": tolerant,
     }
+    return wanted | {"tolerant": tolerant}
 
 
 def batches(
@@ -151,14 +157,8 @@ def batches(
         release(options, stream)
         break
     if missing:
-        log.warning(
-            "%s: partition %d: at least %d messages of %d..%d are no longer kept",
-            options.address,
-            part.partition,
-            missing,
-            part.start,
-            part.end,
-        )
+        what = f"at least {missing} messages of {part.start}..{part.end} are no longer kept"
+        log.warning("%s: partition %d: %s", options.address, part.partition, what)
 
 
 def retry_for(limit_s: float) -> Retry:

@@ -36,6 +36,13 @@ ROWS_PER_BATCH = 1 << 32
 TASK_SIZE_MAX = 256 << 20
 """Maximum bytes of encoded messages that a task sorts."""
 PENDING = "_pending"
+_REJECTED = pyarrow.schema(
+    {
+        **{"batch": pyarrow.int64(), "task": pyarrow.int32(), "row": pyarrow.int64()},
+        **{"condition": pyarrow.string(), "cause": pyarrow.string()},
+    }
+)
+"""The position and the cause of a rejected row."""
 REJECTED_MAX = 10_000
 """Maximum rejected rows of a task; more of them fail the batch."""
 
@@ -151,16 +158,13 @@ def _rejected(
     causes: list[tuple[int, str, str]], messages: object, task: TaskOfBatch, before: int
 ) -> pyarrow.Table:
     """Rejected messages with their position and cause."""
-    columns = {
-        "batch": pyarrow.array([task.batch] * len(causes), pyarrow.int64()),
-        "task": pyarrow.array([task.task] * len(causes), pyarrow.int32()),
-        "row": pyarrow.array([before + row for row, _, _ in causes], pyarrow.int64()),
-        "condition": pyarrow.array([condition for _, condition, _ in causes], pyarrow.string()),
-        "cause": pyarrow.array([description for _, _, description in causes], pyarrow.string()),
-    }
     table = pyarrow.Table.from_batches([pyarrow.record_batch(messages)])
-    for name, column in columns.items():
-        table = table.append_column(name, column)
+    rows = [
+        (task.batch, task.task, before + row, condition, description)
+        for row, condition, description in causes
+    ]
+    for field, values in zip(_REJECTED, zip(*rows, strict=True), strict=True):
+        table = table.append_column(field, pyarrow.array(values, field.type))
     return table
 
 

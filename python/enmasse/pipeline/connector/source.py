@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
-    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -46,14 +45,6 @@ SAMPLES, SAMPLE_ROWS = 16, 32
 ROUNDS_MAX = 8
 """Attempts to find a batch below the size limit."""
 MS = 1000
-
-
-class Task(InputPartition):
-    """The slice of one task."""
-
-    def __init__(self, part: Slice) -> None:
-        """Read this slice."""
-        super().__init__(part)
 
 
 def task_rows(options: Options, task: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -121,17 +112,12 @@ class Source(DataSource):
 
 def start_offsets(options: Options, state: State) -> dict[int, int]:
     """Return the first offset of each partition to be read."""
-    first = {number: part.first for number, part in state.partitions.items()}
-    return _resolve(options, options.start, state, first)
+    return _resolve(options, options.start, state, state.firsts)
 
 
 def end_offsets(options: Options, state: State) -> dict[int, int]:
     """Return the offset of each partition where reading ends (exclusive)."""
-    return _resolve(options, options.end, state, _next(state))
-
-
-def _next(state: State) -> dict[int, int]:
-    return {number: part.next for number, part in state.partitions.items()}
+    return _resolve(options, options.end, state, state.nexts)
 
 
 def _resolve(
@@ -141,24 +127,17 @@ def _resolve(
 
     Raises Invalid if it names a partition that does not exist.
     """
-    parts = state.partitions
     if position == "earliest":
-        return {number: part.first for number, part in parts.items()}
+        return state.firsts
     if position == "latest":
-        return _next(state)
+        return state.nexts
     if isinstance(position, datetime):
         time_ms = round(position.timestamp() * MS)
-        found = {number: reading.offset_at(options, number, time_ms) for number in parts}
-        return {
-            number: parts[number].next if offset is None else offset
-            for number, offset in found.items()
-        }
-    unknown = set(position) - set(parts)
-    if unknown:
-        raise Invalid(
-            "E1003",
-            f"partition {min(unknown)} does not exist: there are {', '.join(map(str, parts))}",
-        )
+        found = {number: reading.offset_at(options, number, time_ms) for number in state.partitions}
+        return state.nexts | {number: at for number, at in found.items() if at is not None}
+    if unknown := set(position) - set(state.partitions):
+        known = ", ".join(map(str, state.partitions))
+        raise Invalid("E1003", f"partition {min(unknown)} does not exist: there are {known}")
     return {**others, **position}
 
 
@@ -199,11 +178,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offsets | None:
         """Return the last known end of the stream, from which Spark computes the lag."""
         state = self._last
-        return state.offsets(_next(state)) if state else None
+        return state.offsets(state.nexts) if state else None
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the tasks of a batch: always the same for the same offsets."""
-        return [Task(part) for part in ranges.slices(start, end, self._options.task_rows)]
+        parts = ranges.slices(start, end, self._options.task_rows)
+        return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of a task."""
@@ -218,10 +198,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _limited(self, start: Offsets, state: State, limit: ReadLimit) -> Offsets:
         """The end of a batch within the limits of rows and of bytes, estimated by samples."""
-        rows = None if isinstance(limit, ReadAllAvailable) else self._options.rows_max
-        if isinstance(limit, ReadMaxRows):
-            rows = limit.max_rows
-        size_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
+        rows = getattr(limit, "max_rows", self._options.rows_max)
+        size_max = getattr(limit, "max_bytes", self._options.bytes_max)
+        if isinstance(limit, ReadAllAvailable):
+            rows = None
         end = ranges.limited(start, state, rows)
         for _ in range(ROUNDS_MAX if size_max is not None else 0):
             parts = ranges.spread(start, end, SAMPLES)
@@ -279,7 +259,7 @@ class BatchReader(DataSourceReader):
             begin, end = self._narrowed(number, begins[number], ends[number])
             begins[number], ends[number] = begin, max(begin, end)
         parts = ranges.slices(state.offsets(begins), state.offsets(ends), options.task_rows)
-        return [Task(part) for part in parts]
+        return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of a task."""
@@ -290,31 +270,21 @@ class BatchReader(DataSourceReader):
         for each in self._recorder.filters:
             column: tuple[str, ...] = getattr(each, "attribute", ())
             value: Any = getattr(each, "value", None)
-            if column == ("partition",):
-                wanted = value if isinstance(each, In) else (value,)
-                if isinstance(each, (EqualTo, In)) and number not in wanted:
+            if column == ("partition",) and isinstance(each, (EqualTo, In)):
+                if number not in (value if isinstance(each, In) else (value,)):
                     return begin, begin
             elif column == ("offset",) and isinstance(value, int):
                 begin, end = _within(each, value, begin, end)
             elif column == ("enqueued_time",) and isinstance(value, datetime) and value.tzinfo:
                 if isinstance(each, (EqualTo, GreaterThan, GreaterThanOrEqual)):
-                    time_ms = int(value.timestamp() * MS)
-                    first = reading.offset_at(self._options, number, time_ms)
+                    at_ms = int(value.timestamp() * MS)
+                    first = reading.offset_at(self._options, number, at_ms)
                     begin = max(begin, end if first is None else first)
         return begin, end
 
 
 def _within(each: Filter, value: int, begin: int, end: int) -> tuple[int, int]:
-    match each:
-        case EqualTo():
-            return max(begin, value), min(end, value + 1)
-        case GreaterThan():
-            return max(begin, value + 1), end
-        case GreaterThanOrEqual():
-            return max(begin, value), end
-        case LessThan():
-            return begin, min(end, value)
-        case LessThanOrEqual():
-            return begin, min(end, value + 1)
-        case _:
-            return begin, end
+    """The range of offsets of a filter."""
+    lower = {EqualTo: value, GreaterThan: value + 1, GreaterThanOrEqual: value}
+    upper = {EqualTo: value + 1, LessThan: value, LessThanOrEqual: value + 1}
+    return max(begin, lower.get(type(each), begin)), min(end, upper.get(type(each), end))

@@ -27,7 +27,7 @@ from enmasse.pipeline import functions
 from enmasse.pipeline.connector import options
 from enmasse.pipeline.ingest import batches, compatibility, counts, decoding, envelope, silver
 from enmasse.pipeline.ingest.store import Store
-from enmasse.pipeline.live.database import Live, Totals
+from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.schema import PROGRESS
 from enmasse.pipeline.live.updates import COLUMNS
 from enmasse.pipeline.paths import Paths
@@ -140,7 +140,7 @@ class Backfill:
                 self._replace(number, part, name)
         for source in {part.source for part in parts}:
             if source in self._queries:
-                self._live.recount(source, totals(spark, self._store, self._pipeline, source))
+                self._live.recount(source, *totals(spark, self._store, self._pipeline, source))
         return staged
 
     def finish(self, parts: Sequence[Part]) -> None:
@@ -265,8 +265,8 @@ def _check_times(bronze: DataFrame, span: Span) -> None:
             )
 
 
-def totals(spark: SparkSession, store: Store, pipeline: Pipeline, source: str) -> Totals:
-    """Return the counters and last values of a source, computed from its tables."""
+def totals(spark: SparkSession, store: Store, pipeline: Pipeline, source: str) -> tuple[Any, ...]:
+    """Return usage, counters and last values of a source, computed from its tables."""
 
     def rows(name: str) -> DataFrame:
         fields = [silver.SCHEMA.field(column) for column in TABLES[name]]
@@ -275,14 +275,17 @@ def totals(spark: SparkSession, store: Store, pipeline: Pipeline, source: str) -
     readings = rows("silver")
     good = readings.withColumn("reason", F.lit(None).cast("string"))
     every = good.unionByName(rows("quarantine"), allowMissingColumns=True)
-    counted = counts.count_readings(every, min(pipeline.spec.windows))
+    counted = counts.of_readings(every, min(pipeline.spec.windows))
     newest = F.max_by(
         F.struct(*COLUMNS), F.struct("event_time", "partition", "offset", "index")
     ).alias("newest")
     latest = readings.groupBy("device", "metric").agg(newest).select("newest.*")
-    return Totals(
-        counts.usage(counts.MessageCounts([]), counted),
-        {name: counted.sum(name) for name in ("readings", "quarantined", "late", "clamped")},
+    return (
+        counts.usage(counted),
+        {
+            name: counts.total(counted, name)
+            for name in ("readings", "quarantined", "late", "clamped")
+        },
         latest.toArrow(),
     )
 

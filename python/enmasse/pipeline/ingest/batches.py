@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from enmasse.base.errors import Invalid, Unavailable
+from enmasse.base.errors import Invalid
 from enmasse.pipeline import functions
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
@@ -63,80 +63,60 @@ class Batches:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Process a batch, or the unfinished parts of a repeated one."""
-        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+        spark = frame.sparkSession
+        query_id = spark.sparkContext.getLocalProperty(QUERY_ID) or ""
         _with_retry(lambda: self._live.claim(self._source.name, query_id, batch_id))
         with ExitStack() as persisted:
-            self._process(frame, query_id, batch_id, persisted)
+            self._process(_Batch(spark, self._source.name, query_id, batch_id, persisted), frame)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
             self._store.maintain_in_background(self._pipeline.spec.tables.keep)
             _with_retry(self._live.prune)
 
-    def _process(
-        self, frame: DataFrame, query_id: str, batch_id: int, persisted: ExitStack
-    ) -> None:
-        source, windows = self._source, self._pipeline.spec.windows
-        batch = _Batch(frame.sparkSession, source.name, query_id, batch_id)
-        messages = _persist(bronze.with_date(frame), persisted)
+    def _process(self, batch: "_Batch", frame: DataFrame) -> None:
+        source, name = self._source, self._pipeline.metadata.name
+        query = app_id(self._pipeline, source.name, batch.query_id)
+        messages = batch.persist(bronze.with_date(frame))
         with batch.job("read messages"):
-            message_counts = counts.count_messages(messages)
-        parsed = _persist(decoding.parsed(messages, source, self._steps), persisted)
+            counted = counts.of_messages(messages)
+        parsed = batch.persist(decoding.parsed(messages, source, self._steps))
         with batch.job("decode messages"), functions.computing(self._steps):
-            reading_counts = counts.count_readings(parsed, min(windows))
+            readings_counted = counts.of_readings(parsed, min(self._pipeline.spec.windows))
         readings, refused = silver.split_frame(parsed)
-        rows = {
-            "bronze": message_counts.messages,
-            "silver": reading_counts.sum("readings"),
-            "quarantine": reading_counts.sum("quarantined"),
-        }
         frames = {"bronze": messages, "silver": readings, "quarantine": refused}
-        self._append(batch, frames, rows)
-        context = Context(
-            pipeline=self._pipeline.metadata.name,
-            source=source.name,
-            query_id=query_id,
-            batch_id=batch_id,
-            usage=counts.usage(message_counts, reading_counts),
-            known_to_us=message_counts.known_to_us,
-            written=rows | self._forward(batch, frames, rows),
-            messages=rows["bronze"],
-            readings=rows["silver"],
-            quarantined=rows["quarantine"],
-            late=reading_counts.sum("late"),
-            clamped=reading_counts.sum("clamped"),
-        )
-        with batch.job("live state"):
-            outcome = _with_retry(lambda: self._live.follow(readings, context))
-        totals = {name: getattr(context, name) for name in ("messages", "readings", "quarantined")}
-        self._on_batch(
-            {"source": source.name, "batch": batch_id} | totals | {"again": not outcome.is_new}
-        )
-
-    def _append(
-        self, batch: "_Batch", frames: Mapping[str, DataFrame], rows: Mapping[str, int]
-    ) -> None:
-        """Append rows to their tables."""
+        totals = {
+            "messages": counts.total(counted, "messages"),
+            **{name: counts.total(readings_counted, name) for name in ("readings", "quarantined")},
+        }
+        rows = dict(zip(frames, totals.values(), strict=True))
         tables = [table for table, count in rows.items() if count]
-        parts = [
-            delta.Part(frames[table], getattr(self._store, table), rows[table]) for table in tables
-        ]
         with batch.job("write " + ", ".join(tables)):
-            delta.append_all(batch.spark, parts, self._app_id(batch), batch.number)
-
-    def _forward(
-        self, batch: "_Batch", frames: Mapping[str, DataFrame], rows: Mapping[str, int]
-    ) -> dict[str, int]:
-        """Send rows to sinks; return the stored rows by sink."""
-        stored: dict[str, int] = {}
+            parts = [
+                delta.Part(frames[one], getattr(self._store, one), rows[one]) for one in tables
+            ]
+            delta.append_all(batch.spark, parts, query, batch.number)
+        written = dict(rows)
         for forward in self._forwards:
             if rows[forward.table]:
                 with batch.job(f"send to sink {forward.name}"):
-                    count = forward(frames[forward.table], self._app_id(batch), batch.number)
-                stored[f"sinks/{forward.name}"] = count
-        return stored
-
-    def _app_id(self, batch: "_Batch") -> str:
-        return app_id(self._pipeline, self._source.name, batch.query_id)
+                    count = forward(frames[forward.table], query, batch.number)
+                written[f"sinks/{forward.name}"] = count
+        context = Context(
+            pipeline=name,
+            source=source.name,
+            query_id=batch.query_id,
+            batch_id=batch.number,
+            usage=counts.usage([*counted, *readings_counted]),
+            known_to_us=counts.known_to_us(counted),
+            written=written,
+            **totals,
+            late=counts.total(readings_counted, "late"),
+            clamped=counts.total(readings_counted, "clamped"),
+        )
+        with batch.job("live state"):
+            outcome = _with_retry(lambda: self._live.follow(readings, context))
+        report = {"source": source.name, "batch": batch.number}
+        self._on_batch(report | totals | {"again": not outcome.is_new})
 
 
 @dataclass(frozen=True)
@@ -147,27 +127,22 @@ class _Batch:
     source: str
     query_id: str
     number: int
+    persisted: ExitStack
 
     def job(self, what: str) -> AbstractContextManager[None]:
         """Describe jobs in the UI of Spark."""
         return job_description(self.spark, f"{self.source}, batch {self.number}: {what}")
 
-
-def _persist(frame: DataFrame, persisted: ExitStack) -> DataFrame:
-    """Persist a frame, in memory or on disk, until the stack closes."""
-    frame.persist(StorageLevel.MEMORY_AND_DISK)
-    persisted.callback(frame.unpersist)
-    return frame
+    def persist(self, frame: DataFrame) -> DataFrame:
+        """Persist a frame, in memory or on disk, until the batch ends."""
+        frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self.persisted.callback(frame.unpersist)
+        return frame
 
 
 def _with_retry(change: Callable[[], Result]) -> Result:
     """Change live state; repeat that while the database is unavailable."""
-    retry = reading.retry_for(LIVE_TIMEOUT_S)
-    while True:
-        try:
-            return change()
-        except Unavailable as error:
-            retry.wait(error)
+    return reading.retry_for(LIVE_TIMEOUT_S).repeat(change)
 
 
 def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:

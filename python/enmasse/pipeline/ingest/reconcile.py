@@ -83,22 +83,21 @@ def reconcile(
     sent = stream.where(_within(kept, ends))
     is_selected = options.selector is not None
     compared = _hours(_joined(rows, sent), _within(kept, ends))
-    parts = []
+    parts, lost = [], []
     for number, begin in sorted(begins.items()):
         if begin < kept[number]:
             sides = compared.get((number, False, None))
             parts.append(_expired_part(number, (begin, kept[number]), sides, is_selected))
             if not is_selected:
-                lost = spark.range(begin, kept[number]).withColumnRenamed("id", "offset")
-                lost = lost.withColumn("partition", F.lit(number))
-                sent = sent.unionByName(lost, allowMissingColumns=True)
+                offsets = spark.range(begin, kept[number]).withColumnRenamed("id", "offset")
+                lost.append(offsets.withColumn("partition", F.lit(number)))
     is_known = not (parts and is_selected)
     for number, is_kept, hour in sorted(compared, key=str):
         if is_kept:
             sides = compared[number, is_kept, hour]
             parts.append({"partition": number, "hour": hour} | sides)
     exact = all(part["exact"] for part in parts)
-    faults = [] if exact else _faults(_joined(rows, sent), is_known=is_known)
+    faults = [] if exact else _faults(_joined(rows, sent, lost), is_known=is_known)
     messages = sum(map(_messages, parts))
     return found | {"messages": messages, "exact": exact, "parts": parts, "faults": faults}
 
@@ -154,9 +153,15 @@ def _between(spans: Iterable[tuple[int, int]]) -> Column:
     )
 
 
-def _joined(rows: DataFrame, sent: DataFrame) -> DataFrame:
-    """Rows of bronze and messages of the stream by offset: their hours, hashes and counts."""
+def _joined(rows: DataFrame, sent: DataFrame, lost: Iterable[DataFrame] = ()) -> DataFrame:
+    """Rows of bronze and messages of the stream by offset: their hours, hashes and counts.
+
+    Of `lost` messages of the stream only the offsets are known.
+    """
     ours, theirs = (_hashed(frame, side) for frame, side in ((rows, "ours"), (sent, "theirs")))
+    for offsets in lost:
+        one = offsets.withColumn("theirs_count", F.lit(1))
+        theirs = theirs.unionByName(one, allowMissingColumns=True)
     return ours.join(theirs, list(KEY), "full_outer")
 
 

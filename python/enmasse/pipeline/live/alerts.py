@@ -24,7 +24,7 @@ from enmasse.pipeline.failures import Trouble
 from enmasse.resources.pipeline import Detector
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.live.database import Alert, Live
+    from enmasse.pipeline.live.database import Live
 
 log = logging.getLogger("enmasse.pipeline")
 
@@ -40,11 +40,7 @@ ACCEPTED = "accepted"
 DEVICE = "{device}"
 TEXTS = ("message_id", "correlation_id", "subject", "content_type", "group_id")
 SCHEMA = pyarrow.schema(
-    {
-        **dict.fromkeys(TEXTS, pyarrow.string()),
-        "durable": pyarrow.bool_(),
-        "body": pyarrow.binary(),
-    }
+    dict.fromkeys(TEXTS, pyarrow.string()) | {"durable": pyarrow.bool_(), "body": pyarrow.binary()}
 )
 
 
@@ -168,20 +164,13 @@ class AlertSender:
 
     def _send_pending(self, source: str, query_id: str, address: str) -> None:
         """Send all pending alerts of an address."""
-        server = self._servers[source]
         while alerts := self._live.alerts(source, address):
             for run in _runs(alerts):
-                self._send(source, query_id, address, server, run)
+                self._send(source, query_id, address, run)
 
-    def _send(
-        self,
-        source: str,
-        query_id: str,
-        address: str,
-        server: Writing,
-        alerts: "Sequence[Alert]",
-    ) -> None:
+    def _send(self, source: str, query_id: str, address: str, alerts: Sequence[Any]) -> None:
         """Send alerts with consecutive numbers."""
+        server = self._servers[source]
         producer = f"{self._pipeline}/{source}/{query_id}/alerts"
         outbox = Outbox(
             server.outbox(producer) | {"address": address, "silenceMs": SEND_TIMEOUT_MS}
@@ -206,7 +195,7 @@ class AlertSender:
         self._live.record_outcomes(source, address, outcomes)
 
 
-def _runs(alerts: "Sequence[Alert]") -> "Iterator[Sequence[Alert]]":
+def _runs(alerts: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Split alerts at missing numbers, which were rejected."""
     first = 0
     for index in range(1, len(alerts) + 1):
@@ -215,7 +204,7 @@ def _runs(alerts: "Sequence[Alert]") -> "Iterator[Sequence[Alert]]":
             first = index
 
 
-def _row(alert: "Alert") -> dict[str, Any]:
+def _row(alert: Any) -> dict[str, Any]:
     return {
         "message_id": f"{alert.incident}/{alert.number}",
         "correlation_id": alert.incident,

@@ -9,7 +9,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,33 +46,6 @@ from enmasse.resources.pipeline import Detector, PipelineSpec
 US_PER_MS, US_PER_S = 1000, 1_000_000
 ALERTS_PER_READ = 1000
 """Alerts returned at once."""
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Counters and last values of one source, computed from silver and quarantine."""
-
-    usage: Sequence[Mapping[str, Any]]
-    """Rows of `USAGE`, without messages and bytes."""
-
-    counters: Mapping[str, int]
-    """Counters of `PROGRESS`."""
-
-    latest: pyarrow.Table
-    """The newest reading of each device and metric."""
-
-
-@dataclass(frozen=True)
-class Alert:
-    """A message for an incident."""
-
-    number: int
-    """Its number for its source and address."""
-
-    incident: str
-    device: str
-    subject: str
-    body: str
 
 
 class Live:
@@ -245,21 +217,27 @@ class Live:
             rows = [{"part": part, "said": text} for part, text in parts.items()]
             upsert(connection, DOCUMENTS, rows)
 
-    def recount(self, source: str, found: Totals) -> None:
-        """Replace counters and last values of a source in one transaction.
+    def recount(
+        self,
+        source: str,
+        usage: Sequence[Mapping[str, Any]],
+        counters: Mapping[str, int],
+        latest: pyarrow.Table,
+    ) -> None:
+        """Replace the results of silver and quarantine of a source: readings and quarantined rows
+        of `USAGE`, counters of `PROGRESS`, and the newest reading of each device and metric.
 
         Devices, sessions, incidents and alerts stay: they depend on times of arrival.
         """
         of = PROGRESS.c.source == source
         with self._begin() as connection:
-            connection.execute(sa.update(PROGRESS).where(of).values(dict(found.counters)))
-            for space, address in {(row["space"], row["address"]) for row in found.usage}:
+            connection.execute(sa.update(PROGRESS).where(of).values(dict(counters)))
+            for space, address in {(row["space"], row["address"]) for row in usage}:
                 mine = (USAGE.c.space == space) & (USAGE.c.address == address)
                 connection.execute(sa.update(USAGE).where(mine).values(readings=0, quarantined=0))
-            upsert(connection, USAGE, found.usage)
+            upsert(connection, USAGE, usage)
             connection.execute(sa.delete(LATEST).where(LATEST.c.source == source))
-            latest = updates.state_rows(LATEST.name, source, found.latest)
-            upsert(connection, LATEST, latest.to_pylist())
+            upsert(connection, LATEST, updates.state_rows(LATEST.name, source, latest).to_pylist())
 
     def prune(self) -> None:
         """Delete rows older than `live.keep` (`retention`)."""
@@ -302,14 +280,13 @@ class Live:
             found = connection.execute(pending.distinct().order_by(*names))
             return [(row.source, row.query_id, row.address) for row in found]
 
-    def alerts(self, source: str, address: str) -> list[Alert]:
+    def alerts(self, source: str, address: str) -> Sequence[sa.Row[Any]]:
         """Return pending alerts of an address, oldest first, at most `ALERTS_PER_READ`."""
-        names = ("number", "incident", "device", "subject", "body")
-        wanted = sa.select(*(ALERTS.c[name] for name in names)).where(ALERTS.c.outcome.is_(None))
+        wanted = sa.select(ALERTS).where(ALERTS.c.outcome.is_(None))
         wanted = wanted.where(ALERTS.c.source == source, ALERTS.c.address == address)
         with self._begin() as connection:
-            found = connection.execute(wanted.order_by(ALERTS.c.number).limit(ALERTS_PER_READ))
-            return [Alert(**row) for row in found.mappings()]
+            ordered = wanted.order_by(ALERTS.c.number).limit(ALERTS_PER_READ)
+            return connection.execute(ordered).all()
 
     def record_outcomes(self, source: str, address: str, outcomes: Mapping[int, str]) -> None:
         """Record outcomes of alerts, by number."""
@@ -326,48 +303,36 @@ class Live:
 
         Of each source: its devices, and those that were online when it was last read.
         """
-        incidents = sa.select(ANOMALIES.c.detector, sa.func.count()).group_by(ANOMALIES.c.detector)
+        count, outcome = sa.func.count(), ALERTS.c.outcome
+        kinds = (outcome.is_(None), "waiting"), (outcome == alerts.ACCEPTED, "sent")
+        kind = sa.case(*kinds, else_="rejected")
+        present = sa.func.count(sa.case((DEVICES.c.is_online, 1)))
         with self._begin() as connection:
+
+            def by(column: Any, *counts: Any) -> dict[Any, Any]:
+                found = connection.execute(sa.select(column, *counts).group_by(column))
+                return {name: one[0] if len(one) == 1 else tuple(one) for name, *one in found}
+
+            def number(of: sa.Select[Any]) -> int:
+                return int(connection.execute(of).scalar_one())
+
+            written: defaultdict[str, dict[str, int]] = defaultdict(dict)
+            for row in connection.execute(sa.select(WRITTEN).order_by(*WRITTEN.primary_key)):
+                written[row.source][row.target] = row.rows
             sources = connection.execute(sa.select(PROGRESS).order_by(PROGRESS.c.source))
-            online = sa.func.count(sa.case((DEVICES.c.is_online, 1)))
-            devices = sa.select(DEVICES.c.source, sa.func.count(), online)
             return {
                 "sources": [dict(row) for row in sources.mappings()],
-                "devices": {
-                    source: (count, present)
-                    for source, count, present in connection.execute(
-                        devices.group_by(DEVICES.c.source)
-                    )
-                },
-                "incidents": {name: count for name, count in connection.execute(incidents)},
-                "openIncidents": connection.execute(
-                    sa.select(sa.func.count()).where(ANOMALIES.c.ended_us.is_(None))
-                ).scalar_one(),
-                "alerts": self._alerts_by_outcome(connection),
-                "written": self._written(connection),
+                "devices": by(DEVICES.c.source, count, present),
+                "incidents": by(ANOMALIES.c.detector, count),
+                "openIncidents": number(sa.select(count).where(ANOMALIES.c.ended_us.is_(None))),
+                "alerts": {"waiting": 0, "sent": 0, "rejected": 0} | by(kind, count),
+                "written": dict(written),
                 "troubles": self._troubles(connection),
                 "state": {
-                    table.name: connection.execute(
-                        sa.select(sa.func.count()).select_from(table)
-                    ).scalar_one()
-                    for table in (LATEST, DEVICES, SESSIONS, STATES)
+                    one.name: number(sa.select(count).select_from(one))
+                    for one in (LATEST, DEVICES, SESSIONS, STATES)
                 },
             }
-
-    @staticmethod
-    def _alerts_by_outcome(connection: sa.Connection) -> dict[str, int]:
-        outcome = ALERTS.c.outcome
-        kind = sa.case((outcome.is_(None), "waiting"), (outcome == alerts.ACCEPTED, "sent"))
-        kind = sa.case((kind.is_(None), "rejected"), else_=kind)
-        counted = connection.execute(sa.select(kind, sa.func.count()).group_by(kind))
-        return {"waiting": 0, "sent": 0, "rejected": 0} | {name: count for name, count in counted}
-
-    @staticmethod
-    def _written(connection: sa.Connection) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
-        for row in connection.execute(sa.select(WRITTEN).order_by(*WRITTEN.primary_key)):
-            found.setdefault(row.source, {})[row.target] = row.rows
-        return found
 
     @staticmethod
     def _troubles(connection: sa.Connection) -> dict[str, dict[str, Any]]:
