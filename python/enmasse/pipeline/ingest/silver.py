@@ -36,22 +36,11 @@ DAYS = (datetime(YEARS[0], 1, 1, tzinfo=UTC), datetime(YEARS[1], 12, 31, tzinfo=
 TEXT, NUMBER, TIME = pyarrow.string(), pyarrow.float64(), pyarrow.timestamp("us", "UTC")
 SCHEMA = pyarrow.schema(
     {
-        "source": TEXT,
-        "space": TEXT,
-        "address": TEXT,
-        "partition": pyarrow.int32(),
-        "offset": pyarrow.int64(),
-        "index": pyarrow.int32(),
-        "device": TEXT,
-        "metric": TEXT,
-        "value": NUMBER,
-        "text": TEXT,
-        "unit": TEXT,
-        "event_time": TIME,
-        "enqueued_time": TIME,
-        "clamped": pyarrow.bool_(),
-        "date": pyarrow.date32(),
-        "reason": TEXT,
+        **{"source": TEXT, "space": TEXT, "address": TEXT},
+        **{"partition": pyarrow.int32(), "offset": pyarrow.int64(), "index": pyarrow.int32()},
+        **{"device": TEXT, "metric": TEXT, "value": NUMBER, "text": TEXT, "unit": TEXT},
+        **{"event_time": TIME, "enqueued_time": TIME, "clamped": pyarrow.bool_()},
+        **{"date": pyarrow.date32(), "reason": TEXT},
     }
 )
 """The result of `parse`: a row is a reading, or, with a reason, a row of quarantine."""
@@ -233,44 +222,32 @@ class _Records:
 
     def _fault(self, stated: pyarrow.Array) -> pyarrow.Array:
         """The reason why no reading of a record is usable; null for good records."""
-        source, rows = self.source, len(self.batch)
-        bad = pc.is_valid(self.error)
-        oldest = pc.subtract(self.arrived, _span(source.late))
-        size = pc.binary_length(self.device)
+        source, bad = self.source, pc.is_valid(self.error)
+        unnamed, size = pc.is_null(self.device), pc.binary_length(self.device)
         asks_time = bool(source.time) or _is_senml(source)
         wanted = "the name of a SenML record" if _is_senml(source) else " or ".join(source.device)
-        cases = [
-            (pc.and_(pc.is_null(self.device), bad), self.error),
-            (pc.is_null(self.device), pyarrow.repeat(f"names no device: {wanted}", rows)),
-            (
-                pc.greater(size, DEVICE_BYTES_MAX),
-                _concat("device has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
+        within = within_years(stated)
+        is_outside = pc.and_(pc.is_valid(stated), pc.is_null(within))
+        oldest = pc.subtract(self.arrived, _span(source.late))
+        age = f" is more than {source.late // 1000} s before its message came"
+        return pc.coalesce(
+            _when(pc.and_(unnamed, bad), self.error),
+            _when(unnamed, f"names no device: {wanted}"),
+            _too_long("device", size),
+            _when(_has_nul(self.device), "device has a NUL"),
+            _when(pc.and_(pc.and_(pc.is_null(stated), bad), asks_time), self.error),
+            _when(
+                pc.and_(is_outside, pc.invert(self.clamped)),
+                f"time is outside the years {YEARS[0]} to {YEARS[1]}",
             ),
-            (_has_nul(self.device), pyarrow.repeat("device has a NUL", rows)),
-            (pc.and_(pc.and_(pc.is_null(stated), bad), pyarrow.scalar(asks_time)), self.error),
-            (
-                pc.and_(
-                    pc.and_(pc.is_valid(stated), pc.is_null(within_years(stated))),
-                    pc.invert(self.clamped),
-                ),
-                pyarrow.repeat(f"time is outside the years {YEARS[0]} to {YEARS[1]}", rows),
-            ),
-            (pc.is_null(self.time), pyarrow.repeat("has no time, nor has its message", rows)),
-            (
+            _when(pc.is_null(self.time), "has no time, nor has its message"),
+            _when(
                 pc.less(stated, oldest),
-                _concat(
-                    "time ", pc.strftime(within_years(stated), "%Y-%m-%dT%H:%M:%SZ"), _age(source)
-                ),
+                _concat("time ", pc.strftime(within, "%Y-%m-%dT%H:%M:%SZ"), age),
             ),
-        ]
-        fault = pyarrow.nulls(rows, TEXT)
-        for case, reason in cases:
-            fault = pc.coalesce(fault, pc.if_else(pc.fill_null(case, False), reason, None))
-        return fault
+        )
 
-    def measured(
-        self,
-    ) -> Iterator[tuple[pyarrow.Array, pyarrow.Array, pyarrow.Array, pyarrow.Array]]:
+    def measured(self) -> Iterator[tuple[pyarrow.Array, ...]]:
         """Yield metric, number, text and unit, as columns of all records."""
         source, rows = self.source, len(self.batch)
         no_text = pyarrow.nulls(rows, TEXT)
@@ -291,37 +268,18 @@ class _Records:
             yield metric, value, text, self.first(source.unit)
 
     def rows(
-        self,
-        chosen: pyarrow.Array,
-        reason: pyarrow.Array,
-        metric: pyarrow.Array,
-        value: pyarrow.Array,
-        text: pyarrow.Array,
-        unit: pyarrow.Array,
+        self, chosen: pyarrow.Array, reason: pyarrow.Array, *reading: pyarrow.Array
     ) -> pyarrow.Table:
-        """Rows as `SCHEMA` of the chosen records."""
-        batch, rows = self.batch, len(self.batch)
-        position = {name: batch[name] for name in ("space", "address", "partition", "offset")}
+        """Rows as `SCHEMA` of the chosen records; a reading is as from `measured`."""
         # the time of a quarantined record may be wrong
         of = pc.if_else(pc.is_valid(reason), self.arrived, pc.coalesce(self.time, self.arrived))
-        table = pyarrow.table(
-            position
-            | {
-                "source": pyarrow.repeat(self.source.name, rows),
-                "index": batch["_index"],
-                "device": self.device,
-                "metric": metric,
-                "value": value,
-                "text": text,
-                "unit": unit,
-                "event_time": self.time,
-                "enqueued_time": self.arrived,
-                "clamped": self.clamped,
-                "date": days(of),
-                "reason": reason,
-            }
-        )
-        return table.select(SCHEMA.names).cast(SCHEMA).filter(chosen)
+        columns = {name: self.batch[name] for name in ("space", "address", "partition", "offset")}
+        columns |= {"source": pyarrow.repeat(self.source.name, len(self.batch))}
+        columns |= {"index": self.batch["_index"], "device": self.device}
+        columns |= dict(zip(("metric", "value", "text", "unit"), reading, strict=True))
+        columns |= {"event_time": self.time, "enqueued_time": self.arrived}
+        columns |= {"clamped": self.clamped, "date": days(of), "reason": reason}
+        return pyarrow.table(columns).select(SCHEMA.names).cast(SCHEMA).filter(chosen)
 
     def refused(self, reason: pyarrow.Array, chosen: pyarrow.Array) -> pyarrow.Table:
         """Rows of quarantine."""
@@ -333,24 +291,24 @@ def _invalid_reading(
     metric: pyarrow.Array, value: pyarrow.Array, text: pyarrow.Array, unit: pyarrow.Array
 ) -> pyarrow.Array:
     """The reason why a reading is quarantined; null for good ones."""
-    size = pc.binary_length(metric)
-    long = pc.if_else(
-        pc.greater(size, DEVICE_BYTES_MAX),
-        _concat("metric has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
-        None,
-    )
-    endless = pc.fill_null(pc.invert(pc.is_finite(value)), False)
-    large = pc.fill_null(pc.greater(pc.abs(value), VALUE_MAX), False)
-    beyond = _concat("", metric, f" is beyond {VALUE_MAX:g}")
+    texts = (("metric", metric), ("text", text), ("unit", unit))
+    is_large = pc.greater(pc.abs(value), VALUE_MAX)
     return pc.coalesce(
-        long,
-        *(
-            pc.if_else(_has_nul(words), pyarrow.scalar(f"{name} has a NUL"), None)
-            for name, words in (("metric", metric), ("text", text), ("unit", unit))
-        ),
-        pc.if_else(endless, _concat("", metric, " is not finite"), None),
-        pc.if_else(large, beyond, None),
+        _too_long("metric", pc.binary_length(metric)),
+        *(_when(_has_nul(words), f"{name} has a NUL") for name, words in texts),
+        _when(pc.invert(pc.is_finite(value)), _concat("", metric, " is not finite")),
+        _when(is_large, _concat("", metric, f" is beyond {VALUE_MAX:g}")),
     )
+
+
+def _when(condition: pyarrow.Array, reason: pyarrow.Array | str) -> pyarrow.Array:
+    """The reason where a condition holds, else null."""
+    return pc.if_else(pc.fill_null(condition, False), reason, pyarrow.scalar(None, TEXT))
+
+
+def _too_long(what: str, size: pyarrow.Array) -> pyarrow.Array:
+    reason = _concat(f"{what} has ", size, f" bytes; at most {DEVICE_BYTES_MAX}")
+    return _when(pc.greater(size, DEVICE_BYTES_MAX), reason)
 
 
 def _has_nul(text: pyarrow.Array) -> pyarrow.Array:
@@ -364,10 +322,6 @@ def _concat(before: str, middle: pyarrow.Array, after: str) -> pyarrow.Array:
 
 def _span(milliseconds: int) -> pyarrow.Scalar:
     return pyarrow.scalar(milliseconds * 1000, pyarrow.duration("us"))
-
-
-def _age(source: Layout) -> str:
-    return f" is more than {source.late // 1000} s before its message came"
 
 
 def _field(metric: MetricField) -> str:
