@@ -1,6 +1,7 @@
 """A server of S3 for tests, and the jars by which Spark speaks to it: got from packages, kept in
 the user's cache."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,15 +13,32 @@ import pyarrow.fs
 import pytest
 
 from brokers import CACHE, free_port, started
-from enmasse.pipeline.session import S3_JARS
+from enmasse.pipeline.session import COMMITTER_JARS, S3_JARS
 from spark_cluster import home
 
 MOTO = "5.2.5"
+SERVER = """
+import json, sys
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+served = DomainDispatcherApplication(create_backend_app)
+log = open(sys.argv[2], "a", buffering=1)
+
+def counted(environ, start):
+    copied = environ.get("HTTP_X_AMZ_COPY_SOURCE")
+    log.write(json.dumps([environ["REQUEST_METHOD"], environ["PATH_INFO"], copied]) + "\\n")
+    return served(environ, start)
+
+run_simple("127.0.0.1", int(sys.argv[1]), counted, threaded=True)
+"""
+"""The program of the server, which writes down each request."""
 BROUGHT = (
     "software.amazon.awssdk:bundle:2.35.4",
     "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    f"{COMMITTER_JARS}:4.1.1",
 )
-"""What the jar asks for, in Hadoop 3.5.0 of PySpark 4.2 and 4.3."""
+"""The requirements of the jar in Hadoop 3.5.0 of PySpark 4.2 and 4.3, and the committer."""
 GET_TIMEOUT_S = 900
 
 
@@ -37,12 +55,12 @@ def moto() -> Path:
 
 
 def jars() -> list[Path]:
-    """What `--packages org.apache.hadoop:hadoop-aws` brings, as far as it is used: 690 MB."""
+    """The jars by which Spark reads and writes buckets: 690 MB."""
     (own,) = (home() / "jars").glob("hadoop-client-api-*.jar")
     version = own.stem.rpartition("-")[2]
-    folder = CACHE / f"hadoop-aws-{version}"
+    folder = CACHE / f"hadoop-cloud-{version}"
     if not folder.is_dir():
-        draft = CACHE / f"hadoop-aws-{os.getpid()}"
+        draft = CACHE / f"hadoop-cloud-{os.getpid()}"
         plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
         for artifact in (f"{S3_JARS}:{version}", *BROUGHT):
             _got(
@@ -63,11 +81,20 @@ def _got(command: list[str | Path]) -> None:
         pytest.skip(f"{command[-1]} cannot be had: {(done.stdout + done.stderr)[-500:]}")
 
 
+REQUESTS = "s3.requests"
+
+
+def requests(folder: Path) -> list[tuple[str, str, str | None]]:
+    """The requests to the server of a folder: method, path, and the source of a copy."""
+    lines = (folder / REQUESTS).read_text().splitlines()
+    return [tuple(json.loads(line)) for line in lines]
+
+
 @contextmanager
 def s3_server(folder: Path, bucket: str) -> Iterator[Mapping[str, str]]:
     """A server with an empty bucket; yield the environment in which it is found."""
     port = free_port()
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    words = [sys.executable, "-c", SERVER, str(port), str(folder / REQUESTS)]
     with started(words, folder / "s3.log", port, PYTHONPATH=str(moto())):
         made = pyarrow.fs.S3FileSystem(
             access_key="tests",

@@ -65,8 +65,10 @@ _NO_CLASS = re.compile("ClassNotFoundException|NoClassDefFoundError")
 _STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
 _REMOTE = re.compile(r"sc://([^/:;]+(:\d+)?)(/.*)?")
 _REMOTE_PORT = 15_002
-S3_JARS = "org.apache.hadoop:hadoop-aws"
-"""The package that Spark needs for buckets, in the version of its Hadoop."""
+S3_JARS, COMMITTER_JARS = "org.apache.hadoop:hadoop-aws", "org.apache.spark:spark-hadoop-cloud_2.13"
+"""The packages that Spark needs for buckets, in the versions of its Hadoop and of itself."""
+COMMITTER = "spark.sql.sources.commitProtocolClass"
+"""Spark sets it for the S3A magic committer, which copies no object, where it finds the package."""
 _PYSPARK = Path(pyspark.__file__).parent
 
 
@@ -165,6 +167,11 @@ def check_reachable(spark: SparkSession, path: str) -> None:
         return
     context: Any = spark.sparkContext
     hadoop = context._jvm.org.apache.hadoop
+    jars = f"{S3_JARS}:{hadoop.util.VersionInfo.getVersion()},{COMMITTER_JARS}:{spark.version}"
+    missing = (
+        f"tables at {path}: this Spark has no jars for buckets; add them:"
+        f" PYSPARK_SUBMIT_ARGS='--packages {jars} pyspark-shell'"
+    )
     location = hadoop.fs.Path(uris.for_spark(path))
     try:
         location.getFileSystem(context._jsc.hadoopConfiguration())
@@ -173,12 +180,9 @@ def check_reachable(spark: SparkSession, path: str) -> None:
             raise Unavailable(
                 Code.NOT_AVAILABLE, f"tables at {path}: {error.java_exception}"
             ) from error
-        jars = f"{S3_JARS}:{hadoop.util.VersionInfo.getVersion()}"
-        raise Unavailable(
-            Code.NOT_AVAILABLE,
-            f"tables at {path}: this Spark has no jars for buckets; add them:"
-            f" PYSPARK_SUBMIT_ARGS='--packages {jars} pyspark-shell'",
-        ) from error
+        raise Unavailable(Code.NOT_AVAILABLE, missing) from error
+    if location.toUri().getScheme() == "s3a" and context.getConf().get(COMMITTER) is None:
+        raise Unavailable(Code.NOT_AVAILABLE, missing)
 
 
 def log_file_of(folder: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from enmasse.pipeline.paths import read
-from object_store import jars, s3_server
+from object_store import jars, requests, s3_server
 from pipeline_runs import check_tables, document, message
 from pipeline_supervisor import UNAVAILABLE, Supervisor
 from platform_process import ENMASSE, Platform
@@ -98,6 +99,9 @@ def test_a_run_with_tables_in_a_bucket_continues_after_a_kill(
         *(True, sent, True),
     )
     file.write_text(file.read_text().replace("- temperature", "- temperature\n    - celsius"))
+    # Spark and delta-rs write objects where they stay
+    copies = [path for _, path, copied in requests(tmp_path) if copied]
+    assert [path for path in copies if re.search("/(bronze|silver|quarantine|gold)/", path)] == []
     assert json_of(file, "backfill")["sources"][0]["quarantined"] == 0
     assert json_of(file, "reconcile")["exact"]
 
@@ -122,3 +126,4 @@ def test_a_spark_without_jars_for_buckets_names_them(
     refusal = run_command(file, "run", "--once", code=UNAVAILABLE).stderr
     assert f"tables at {bucket}: this Spark has no jars for buckets" in refusal
     assert "--packages org.apache.hadoop:hadoop-aws:3" in refusal
+    assert ",org.apache.spark:spark-hadoop-cloud_2.13:" in refusal

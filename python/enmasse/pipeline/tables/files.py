@@ -31,7 +31,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The partition value null in the name of a folder."""
 STAGING = "_staging"
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-_FOOTER = "path string, size long, rows long, written_ms long, statistics string"
+_FOOTER = "table string, path string, size long, rows long, written_ms long, statistics string"
 _CLOUD = ("AWS_",)
 """Prefixes of environment variables that tasks need to read a bucket."""
 
@@ -55,10 +55,6 @@ class Staged:
 
     paths: tuple[str, ...]
     """The files within their folder, with the folders of their partitions."""
-
-    def locations(self) -> list[str]:
-        """Return the files as locations for `uris.files`."""
-        return [f"{self.table.path}/{self.folder}/{path}" for path in self.paths]
 
 
 def stage(frame: DataFrame, table: Table, name: str) -> Staged:
@@ -97,19 +93,21 @@ def publish(spark: SparkSession, staged: Sequence[Staged]) -> "list[list[AddActi
 
     Tasks of Spark read the footers of all of them in one job. Empty files are dropped.
     """
-    footers = _footers(spark, [path for one in staged for path in one.locations()])
+    places = [(one.table.path, f"{one.folder}/{path}") for one in staged for path in one.paths]
+    footers = _footers(spark, places)
     return [_published(one, footers) for one in staged]
 
 
-def _published(staged: Staged, footers: Mapping[str, Any]) -> "list[AddAction]":
+def _published(staged: Staged, footers: Mapping[tuple[str, str], Any]) -> "list[AddAction]":
     # tasks, which read footers, need not import it
     from deltalake.transaction import AddAction
 
     files, root = uris.files(staged.table.path)
     is_renamed = staged.folder != staged.name
     actions = []
-    for number, (location, path) in enumerate(zip(staged.locations(), staged.paths, strict=True)):
-        footer, final = footers[location], f"{staged.folder}/{path}"
+    for number, path in enumerate(staged.paths):
+        final = f"{staged.folder}/{path}"
+        footer = footers[staged.table.path, final]
         if not footer.rows:
             continue
         partition = path.rpartition("/")[0]
@@ -157,9 +155,9 @@ def read(
     return rows.join(by_path, "_path").select(*(f"`{name}`" for name in schema.names))
 
 
-def _footers(spark: SparkSession, paths: Sequence[str]) -> dict[str, Any]:
-    """The sizes and statistics of files by location."""
-    if not paths:
+def _footers(spark: SparkSession, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+    """The sizes and statistics of files, given by table and path."""
+    if not places:
         return {}
     cloud = {name: value for name, value in os.environ.items() if name.startswith(_CLOUD)}
 
@@ -167,20 +165,19 @@ def _footers(spark: SparkSession, paths: Sequence[str]) -> dict[str, Any]:
         for name, value in cloud.items():
             os.environ.setdefault(name, value)
         for batch in batches:
-            found = [_footer(path) for path in batch["path"].to_pylist()]
-            yield pyarrow.RecordBatch.from_pylist(found)
+            yield pyarrow.RecordBatch.from_pylist([_footer(**row) for row in batch.to_pylist()])
 
-    frame = spark.createDataFrame([(path,) for path in paths], "path string")
+    frame = spark.createDataFrame(list(places), "table string, path string")
     rows = frame.mapInArrow(read_footers, _FOOTER).collect()
-    return {row.path: row for row in rows}
+    return {(row["table"], row["path"]): row for row in rows}
 
 
-def _footer(location: str) -> dict[str, Any]:
-    files, path = uris.files(location)
-    info = files.get_file_info(path)
-    metadata = pyarrow.parquet.read_metadata(path, filesystem=files)
+def _footer(table: str, path: str) -> dict[str, Any]:
+    files, root = uris.files(table)
+    info = files.get_file_info(f"{root}/{path}")
+    metadata = pyarrow.parquet.read_metadata(info.path, filesystem=files)
     counts = {"size": info.size, "rows": metadata.num_rows, "written_ms": info.mtime_ns // 10**6}
-    return {"path": location} | counts | {"statistics": _statistics(metadata)}
+    return {"table": table, "path": path} | counts | {"statistics": _statistics(metadata)}
 
 
 def _statistics(footer: Any) -> str:
