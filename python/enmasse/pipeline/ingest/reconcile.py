@@ -74,27 +74,27 @@ def reconcile(
             raise
         # an empty range needs no table
         return found
-    kept = {
+    retained = {
         number: max(begin, min(ends[number], state.partitions[number].first))
         for number, begin in begins.items()
     }
-    limits = {"start": _json(kept, state), "end": _json(ends, state)}
+    limits = {"start": _json(retained, state), "end": _json(ends, state)}
     stream = spark.read.format("enmasse").options(**given | limits).load()
-    sent = stream.where(_within(kept, ends))
+    sent = stream.where(_within(retained, ends))
     is_selected = options.selector is not None
-    compared = _hours(_joined(rows, sent), _within(kept, ends))
+    compared = _hours(_joined(rows, sent), _within(retained, ends))
     parts, lost = [], []
     for number, begin in sorted(begins.items()):
-        if begin < kept[number]:
+        if begin < retained[number]:
             sides = compared.get((number, False, None))
-            parts.append(_expired_part(number, (begin, kept[number]), sides, is_selected))
+            parts.append(_expired_part(number, (begin, retained[number]), sides, is_selected))
             if not is_selected:
-                offsets = spark.range(begin, kept[number]).withColumnRenamed("id", "offset")
+                offsets = spark.range(begin, retained[number]).withColumnRenamed("id", "offset")
                 lost.append(offsets.withColumn("partition", F.lit(number)))
     is_known = not (parts and is_selected)
-    for number, is_kept, hour in sorted(compared, key=str):
-        if is_kept:
-            sides = compared[number, is_kept, hour]
+    for number, is_retained, hour in sorted(compared, key=str):
+        if is_retained:
+            sides = compared[number, is_retained, hour]
             parts.append({"partition": number, "hour": hour} | sides)
     exact = all(part["exact"] for part in parts)
     faults = [] if exact else _faults(_joined(rows, sent, lost), is_known=is_known)
@@ -181,10 +181,10 @@ def _hashed(rows: DataFrame, side: str) -> DataFrame:
 
 
 def _hours(
-    joined: DataFrame, is_kept: Column
+    joined: DataFrame, is_retained: Column
 ) -> dict[tuple[int, bool, str | None], dict[str, Any]]:
     """Both sides by partition and hour of arrival (UTC); expired messages without the hour."""
-    hour = F.when(is_kept, F.coalesce("theirs_hour", "ours_hour"))
+    hour = F.when(is_retained, F.coalesce("theirs_hour", "ours_hour"))
     sums = [
         one.alias(f"{side}_{name}")
         for side in ("ours", "theirs")
@@ -194,13 +194,15 @@ def _hours(
             ("checksum", F.coalesce(F.sum(f"{side}_sum"), F.lit(0))),
         )
     ]
-    grouped = joined.groupBy("partition", is_kept.alias("kept"), hour.alias("hour")).agg(*sums)
+    grouped = joined.groupBy("partition", is_retained.alias("retained"), hour.alias("hour")).agg(
+        *sums
+    )
     found = {}
     for row in grouped.collect():
         stream, bronze = _tally(row, "theirs"), _tally(row, "ours")
         exact = stream == bronze and bronze["count"] == bronze["offsets"]
         sides = {"stream": stream, "bronze": bronze, "exact": exact}
-        found[row.partition, row.kept, row.hour] = sides
+        found[row.partition, row.retained, row.hour] = sides
     return found
 
 

@@ -1,3 +1,3 @@
-"""Delta tables: `delta` appends batches once and maintains files, `footers` reads statistics of
-files, `log` the commits of a table.
+"""Delta tables: `files` writes, describes and reads their Parquet files, `delta` appends batches once
+and maintains tables, `log` reads commits.
 """

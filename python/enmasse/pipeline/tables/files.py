@@ -93,8 +93,8 @@ def publish(spark: SparkSession, staged: Sequence[Staged]) -> "list[list[AddActi
 
     Tasks of Spark read the footers of all of them in one job. Empty files are dropped.
     """
-    places = [(one.table.path, f"{one.folder}/{path}") for one in staged for path in one.paths]
-    footers = _footers(spark, places)
+    locations = [(one.table.path, f"{one.folder}/{path}") for one in staged for path in one.paths]
+    footers = _footers(spark, locations)
     return [_published(one, footers) for one in staged]
 
 
@@ -155,9 +155,11 @@ def read(
     return rows.join(by_path, "_path").select(*(f"`{name}`" for name in schema.names))
 
 
-def _footers(spark: SparkSession, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+def _footers(
+    spark: SparkSession, locations: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Any]:
     """The sizes and statistics of files, given by table and path."""
-    if not places:
+    if not locations:
         return {}
     cloud = {name: value for name, value in os.environ.items() if name.startswith(_CLOUD)}
 
@@ -167,7 +169,7 @@ def _footers(spark: SparkSession, places: Sequence[tuple[str, str]]) -> dict[tup
         for batch in batches:
             yield pyarrow.RecordBatch.from_pylist([_footer(**row) for row in batch.to_pylist()])
 
-    frame = spark.createDataFrame(list(places), "table string, path string")
+    frame = spark.createDataFrame(list(locations), "table string, path string")
     rows = frame.mapInArrow(read_footers, _FOOTER).collect()
     return {(row["table"], row["path"]): row for row in rows}
 
