@@ -1,4 +1,4 @@
-"""The driver receives only counts and file names of a batch of any size."""
+"""The driver receives only counts and file names of a batch of any size, PostgreSQL included."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -15,9 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from enmasse.pipeline.ingest import batches, envelope
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.live.updates import LiveOutcome
 from enmasse.pipeline.paths import read
+from postgres_server import PostgresServer
 from silver_readings import us
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -59,9 +60,8 @@ def result_bytes(spark: SparkSession) -> int:
 
 
 def test_driver_receives_no_more_bytes_for_a_thousandfold_batch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, mortal_database: PostgresServer
 ) -> None:
-    monkeypatch.setattr(Live, "follow", lambda *_: LiveOutcome(True))
     source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
     document = {
         "apiVersion": "enmasse.io/v1beta1",
@@ -75,12 +75,14 @@ def test_driver_receives_no_more_bytes_for_a_thousandfold_batch(
     paths.state.mkdir()
     spark.sparkContext.setLocalProperty(batches.QUERY_ID, "q")
     told: list[dict[str, Any]] = []
-    with closing(Live(paths.live_url, pipeline.spec, "p")) as db:
+    with closing(Live(mortal_database.new_database(), pipeline.spec, "p")) as db:
         store = Store(pipeline, paths)
         put = Batches(pipeline, pipeline.spec.sources[0], store, db, [], [], told.append)
         few, many = (
             put_batch(spark, put, number, count) for number, count in enumerate((FEW, MANY))
         )
+        assert [row["readings"] for row in db.rows(database.PROGRESS)] == [FEW + MANY]
+        assert len(db.rows(database.LATEST)) == DEVICES
     assert [one["readings"] for one in told] == [FEW, MANY]
     assert DeltaTable(paths.table("silver")).to_pyarrow_dataset().count_rows() == FEW + MANY
     assert many - few < BYTES_MAX, (few, many)
