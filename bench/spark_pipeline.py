@@ -6,6 +6,9 @@
 - start: from the command to the end of the first batch, and the same after kill -9 with a backlog
   of `--backlog` messages; its control is the start of a bare Spark that counts a range.
 - memory: private memory of all processes of an idle pipeline after its start.
+- slope: rows a CPU-second of `pipeline run --once` between `--messages` and three times as many,
+  all tables, live state and gold included, and the same with the detectors of `pipeline init`.
+  Every process of the command counts; batches have 200,000 rows at most.
 - kills: kill -9 of all its processes, `--kills` times, with `--batches` batches before each, while
   readings arrive; then `enmasse pipeline reconcile` must find each message once.
 
@@ -26,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from enmasse.native import Outbox
+from enmasse.pipeline import template
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import Slice
@@ -52,6 +56,9 @@ GOALS = {
     "inexact": 0,
 }
 """Maximum of each: seconds, bytes, messages, exit code."""
+LEAST = {"slope": 60_000, "detectorSlope": 40_000}
+"""Minimum of each: rows a CPU-second."""
+TICKS = os.sysconf("SC_CLK_TCK")
 TICK_S, POLL_S = 0.1, 0.02
 DEVICES = 10_000
 PROBE = "probe"
@@ -77,11 +84,11 @@ class Publisher:
             pass
 
 
-def document(folder: Path, url: str, address: str) -> Path:
+def document(folder: Path, url: str, address: str, **more: Any) -> Path:
     """A pipeline of one stream."""
     folder.mkdir()
     source = {"name": "s", "url": url, "address": address, "value": "value"}
-    spec: dict[str, Any] = {"sources": [source | {"maxRows": 200_000}], "trigger": "1s"}
+    spec: dict[str, Any] = {"sources": [source | {"maxRows": 200_000}], "trigger": "1s"} | more
     whole = {"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline"}
     whole |= {"metadata": {"name": "bench"}, "spec": spec}
     file = folder / "pipeline.yaml"
@@ -92,10 +99,10 @@ def document(folder: Path, url: str, address: str) -> Path:
 class Started:
     """`enmasse pipeline run` in a process group of its own."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *more: str) -> None:
         self.begun = time.monotonic()
         self.process = subprocess.Popen(
-            _command("run", file), stdout=subprocess.PIPE, text=True, start_new_session=True
+            _command("run", file, *more), stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def until(self, event: str) -> float:
@@ -119,18 +126,33 @@ class Started:
     def memory(self) -> int:
         """Private memory of its processes, in bytes."""
         total = 0
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                # Workers of Spark have process groups of their own in the same session.
-                if int(stat.read_text().rpartition(")")[2].split()[3]) != self.process.pid:
-                    continue
-                lines = (stat.parent / "smaps_rollup").read_text()
-            except OSError:
-                continue
-            total += sum(
-                int(line.split()[1]) << 10 for line in lines.splitlines() if "Private_" in line
-            )
+        for folder, _ in self._processes():
+            with suppress(OSError):
+                lines = (folder / "smaps_rollup").read_text().splitlines()
+                total += sum(int(line.split()[1]) << 10 for line in lines if "Private_" in line)
         return total
+
+    def cpu_s(self) -> float:
+        """Wait for its end; return the CPU time of its processes, as last seen of each."""
+        seen: dict[str, int] = {}
+        while self.process.poll() is None:
+            for folder, fields in self._processes():
+                seen[folder.name] = int(fields[11]) + int(fields[12])
+            time.sleep(POLL_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        if self.process.returncode:
+            raise SystemExit(f"the pipeline ended with {self.process.returncode}")
+        return sum(seen.values()) / TICKS
+
+    def _processes(self) -> Iterator[tuple[Path, list[str]]]:
+        """Yield its processes: their folders in /proc, and the fields of `stat` after the name."""
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                # Workers of Spark have process groups of their own in the same session.
+                if int(fields[3]) == self.process.pid:
+                    yield stat.parent, fields
 
 
 @contextmanager
@@ -298,8 +320,26 @@ def starts(platform: Platform, folder: Path, backlog: int) -> dict[str, float]:
     return {"first": first, "again": again, "memory": memory, "bareSpark": bare()}
 
 
-CASES = ("visible", "start", "kills")
-ADDRESSES = ("visible", "starts", "kills")
+def slope(platform: Platform, folder: Path, messages: int) -> dict[str, float]:
+    """Measure the CPU time of a run of messages, and of three times as many."""
+    folder.mkdir()
+    url = platform.url()
+    found = template.document(url, "slope").replace("temperature", "value")
+    detectors = yaml.safe_load(found)["spec"]["detectors"]
+    costs: dict[str, float] = {}
+    for count in (messages, 3 * messages):
+        publisher = Publisher(url, f"slope{count // messages}")
+        for sent in range(0, count, 50_000):
+            publisher.publish(min(50_000, count - sent), 0)
+        for name, more in (("slope", {}), ("detectorSlope", {"detectors": detectors})):
+            file = document(folder / f"{name}{count}", url, f"slope{count // messages}", **more)
+            spent_s = Started(file, "--once").cpu_s()
+            costs[name] = spent_s - costs.get(name, 0.0)
+    return {name: 2 * messages / spent_s for name, spent_s in costs.items()}
+
+
+CASES = ("visible", "start", "slope", "kills")
+ADDRESSES = ("visible", "starts", "slope1", "slope3", "kills")
 
 
 def one_run(folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
@@ -312,6 +352,8 @@ def one_run(folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
             found |= visible(platform, folder / "v", arguments.rate, arguments.seconds)
         if "start" in arguments.only:
             found |= starts(platform, folder / "s", arguments.backlog)
+        if "slope" in arguments.only:
+            found |= slope(platform, folder / "c", arguments.messages)
         if "kills" in arguments.only:
             times, least = arguments.kills, arguments.batches
             found |= kills(platform, folder / "k", arguments.rate, times, least)
@@ -328,6 +370,9 @@ def print_report(report: dict[str, float]) -> None:
         print(f"start: {report['first']:.1f} s, with a backlog {report['again']:.1f} s")
         print(f"  a bare Spark: {report['bareSpark']:.1f} s")
         print(f"memory: {report['memory'] / (1 << 20):,.0f} MiB")
+    if "slope" in report:
+        print(f"slope: {report['slope']:,.0f} rows/cpu-s", end=", ")
+        print(f"with detectors {report['detectorSlope']:,.0f}")
     if "killed" in report:
         missing, double = report["missing"], report["double"]
         print(f"killed {report['killed']:.0f} times, {report['messages']:,.0f} messages:", end=" ")
@@ -341,6 +386,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--backlog", type=int, default=1_000_000)
+    parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--runs", type=int, default=5)
@@ -356,6 +402,7 @@ def main() -> None:
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
     short = [name for name, most in GOALS.items() if report.get(name, most) > most]
+    short += [name for name, least in LEAST.items() if report.get(name, least) < least]
     sys.exit(f"beyond the goal: {', '.join(short)}" if short else 0)
 
 

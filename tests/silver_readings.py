@@ -61,7 +61,6 @@ class Batch:
     def context(self, windows_ms: Sequence[int] = (60_000,)) -> Context:
         """What the driver says of it."""
         return Context(
-            pipeline="p",
             source=self.source,
             query_id=self.query_id,
             batch_id=self.batch_id,

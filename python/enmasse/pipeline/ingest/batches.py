@@ -74,7 +74,7 @@ class Batches:
             _with_retry(self._live.prune)
 
     def _process(self, batch: "_Batch", frame: DataFrame) -> None:
-        source, name = self._source, self._pipeline.metadata.name
+        source = self._source
         query = app_id(self._pipeline, source.name, batch.query_id)
         messages = batch.persist(bronze.with_date(frame))
         with batch.job("read messages"):
@@ -102,7 +102,6 @@ class Batches:
                     count = forward(frames[forward.table], query, batch.number)
                 written[f"sinks/{forward.name}"] = count
         context = Context(
-            pipeline=name,
             source=source.name,
             query_id=batch.query_id,
             batch_id=batch.number,

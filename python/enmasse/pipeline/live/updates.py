@@ -32,7 +32,6 @@ _TIMES = {"event_time_us": "event_time", "enqueued_time_us": "enqueued_time"}
 class Context:
     """One batch of one source; plain data."""
 
-    pipeline: str
     source: str
     query_id: str
     batch_id: int
@@ -50,11 +49,6 @@ class Context:
     quarantined: int
     late: int
     clamped: int
-
-    @property
-    def app_id(self) -> str:
-        """The id of the query in the transactions of tables."""
-        return f"{self.pipeline}/{self.source}/{self.query_id}"
 
 
 @dataclass(frozen=True)
