@@ -159,15 +159,12 @@ class Restarts:
         if cause is None:
             self._record(as_error(self._source, error, self._log_file))
         elif self._failures == len(PAUSES_S):
-            self._record(
-                Unavailable(
-                    Code.NOT_AVAILABLE,
-                    f"source {self._source}: Spark failed {self._failures + 1} times"
-                    f" without a batch in between, the last time: {cause}; check that this"
-                    " machine has free memory and processor time, and start the run again"
-                    f"{see_log(self._log_file)}",
-                )
+            text = (
+                f"source {self._source}: Spark failed {self._failures + 1} times without a batch in"
+                f" between, the last time: {cause}; check that this machine has free memory and"
+                f" processor time, and start the run again{see_log(self._log_file)}"
             )
+            self._record(Unavailable(Code.NOT_AVAILABLE, text))
         else:
             self._retry(cause)
 
@@ -175,14 +172,8 @@ class Restarts:
         pause_s = PAUSES_S[self._failures]
         self._failures += 1
         self._due_s = self._clock.monotonic() + pause_s
-        log.warning(
-            "source %s: Spark failed: %s; restart in %.0f s, try %d of %d",
-            self._source,
-            cause,
-            pause_s,
-            self._failures,
-            len(PAUSES_S),
-        )
+        retry = f"restart in {pause_s:.0f} s, try {self._failures} of {len(PAUSES_S)}"
+        log.warning("source %s: Spark failed: %s; %s", self._source, cause, retry)
 
     def _record(self, error: EnMasseError) -> None:
         self._trouble = Trouble.after(self._trouble, error, self._clock)

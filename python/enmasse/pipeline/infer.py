@@ -1,8 +1,9 @@
 """The fields of the first messages of a stream, for `enmasse pipeline init --infer`."""
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from enmasse.base.errors import Code, Invalid, Missing
@@ -19,35 +20,23 @@ UNITS = {"s": 1e11, "ms": 1e14, "us": 1e17}
 """Units of times since 1970, and the magnitude below which a time has that unit."""
 
 
-@dataclass
-class Field:
-    """A field of bodies: how often it has each type."""
-
-    name: str
-    types: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def type(self) -> str:
-        """The type of most of its values."""
-        return max(self.types, key=lambda name: self.types[name])
-
-
 @dataclass(frozen=True)
 class Inferred:
     """The fields of a number of messages, in the order of their appearance."""
 
     messages: int
-    fields: Sequence[Field]
+    fields: Mapping[str, Counter[str]]
+    """How often each has values of a type."""
+
     time_unit: str
 
     def metrics(self) -> Iterator[str]:
         """Yield the lines of `metrics`: numbers, and as comments the other fields."""
-        for one in self.fields:
-            count = f"{one.type} in {one.types[one.type]:,} of {self.messages:,} messages"
-            if one.type == "number":
-                yield f"- {json.dumps(one.name, ensure_ascii=False)}  # {count}"
-            else:
-                yield f"# - {json.dumps(one.name, ensure_ascii=False)}  # {count}"
+        for name, types in self.fields.items():
+            ((kind, count),) = types.most_common(1)
+            mark = "" if kind == "number" else "# "
+            field = json.dumps(name, ensure_ascii=False)
+            yield f"{mark}- {field}  # {kind} in {count:,} of {self.messages:,} messages"
 
 
 def infer(url: str, address: str) -> Inferred:
@@ -71,7 +60,7 @@ def infer(url: str, address: str) -> Inferred:
 
 def fields_of(records: Sequence[Mapping[str, Any]]) -> Inferred:
     """Return the fields of records."""
-    found: dict[str, Field] = {}
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     times: list[float] = []
     for record in records:
         for name, value in record.items():
@@ -79,11 +68,10 @@ def fields_of(records: Sequence[Mapping[str, Any]]) -> Inferred:
             if name in TIMES and kind == "number":
                 times.append(abs(value))
             if name not in NO_METRICS and value is not None:
-                types = found.setdefault(name, Field(name)).types
-                types[kind] = types.get(kind, 0) + 1
+                found[name][kind] += 1
     latest = max(times, default=0.0)
     unit = next((name for name, bound in UNITS.items() if latest < bound), "ns")
-    return Inferred(len(records), list(found.values()), unit)
+    return Inferred(len(records), found, unit)
 
 
 def _bodies(url: str, address: str) -> Iterator[bytes]:

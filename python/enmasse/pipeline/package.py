@@ -82,11 +82,9 @@ def check(file: Path) -> None:
     if manifest is None:
         raise Invalid(Code.REQUEST_INVALID, f"{file} is not a package of a pipeline; {remedy}")
     for name, own in _manifest().items():
-        if manifest.get(name) != own:
-            raise Invalid(
-                Code.REQUEST_INVALID,
-                f"{file} has {name} {manifest.get(name)}, here is {own}; {remedy}",
-            )
+        if (its := manifest.get(name)) != own:
+            text = f"{file} has {name} {its}, here is {own}; {remedy}"
+            raise Invalid(Code.REQUEST_INVALID, text)
 
 
 def distributions(also: Sequence[str]) -> list[Distribution]:

@@ -5,6 +5,7 @@ only the files of its own starts, regardless of the size of the table.
 """
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -54,14 +55,14 @@ def groups(rows_of: Mapping[int, int], files: Sequence[File]) -> list[Group]:
     starts = sorted(rows_of)
     old = overlapping(covering(files, starts, 1))
     new: list[Group] = []
-    group_index, is_open = 0, False
+    left, is_open = deque(old), False
     for start in starts:
-        while group_index < len(old) and old[group_index].last < start:
-            group_index += 1
+        while left and left[0].last < start:
+            left.popleft()
             # a file of new starts must not span an existing one
             is_open = False
-        if group_index < len(old) and old[group_index].first <= start:
-            group = old[group_index]
+        if left and left[0].first <= start:
+            group = left[0]
         else:
             if not is_open or new[-1].rows >= SHARED_ROWS:
                 new.append(Group())

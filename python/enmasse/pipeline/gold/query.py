@@ -55,9 +55,7 @@ READINGS = from_arrow_schema(
     )
 )
 """The columns of silver that are read."""
-PLACEMENTS = pyarrow.schema(
-    dict.fromkeys(("of_length", "first", "last_start", "task", "tasks"), pyarrow.int64())
-)
+PLACEMENT = ("of_length", "first", "last_start", "task", "tasks")
 TASKS = ("spark.sql.shuffle.partitions", "spark.sql.files.minPartitionNum")
 DAY_MS = DAY_US // US_PER_MS
 SLICES = (1, 2, 3, 4, 6, 8, 12, 24)
@@ -197,11 +195,13 @@ class GoldQuery:
                 folder: layout.groups(starts, held.get(folder, []))
                 for folder, starts in _starts(new).items()
             }
-            old = [(folder, file) for folder, file in _files(plan)]
-            rows = new
-            if old:
-                before = self.table.read(self._spark, old)
-                rows = windows.merge(before, new)
+            old = [
+                (folder, file)
+                for folder, groups in plan.items()
+                for group in groups
+                for file in group.files
+            ]
+            rows = windows.merge(self.table.read(self._spark, old), new) if old else new
             return Change(self._write(rows, plan), old)
         finally:
             new.unpersist()
@@ -218,14 +218,11 @@ class GoldQuery:
             rows = sum(one["num_records"] or 0 for one in mine)
             with self._described(f"recompute {day}"):
                 added += self._recompute_day([one["path"] for one in mine], day, rows)
-        held = self.table.files()
-        removed = [
-            (folder, file)
-            for folder, files in held.items()
-            for file in files
-            if folder[1] in changes.days
+        held = self.table.files().items()
+        old = [
+            (folder, file) for folder, found in held for file in found if folder[1] in changes.days
         ]
-        return Change(added, removed)
+        return Change(added, old)
 
     def _recompute_day(self, paths: Sequence[str], day: str, rows: int) -> list[Any]:
         """Write the windows of a day, in parts if it has many readings."""
@@ -261,8 +258,8 @@ class GoldQuery:
         placements, tasks = _placements(plan)
         if not placements:
             return []
-        table = pyarrow.Table.from_pylist(placements, PLACEMENTS)
-        targets = F.broadcast(self._spark.createDataFrame(table))
+        columns = [pyarrow.array(one, pyarrow.int64()) for one in zip(*placements, strict=True)]
+        targets = F.broadcast(self._spark.createDataFrame(pyarrow.table(columns, PLACEMENT)))
         us = F.unix_micros("start")
         matches = (F.col("window_ms") == F.col("of_length")) & (us >= F.col("first"))
         placed = rows.join(targets, matches & (us <= F.col("last_start")))
@@ -396,21 +393,13 @@ def _starts(new: DataFrame) -> dict[Folder, dict[int, int]]:
     return found
 
 
-def _files(plan: Mapping[Folder, Sequence[Group]]) -> Iterator[tuple[Folder, File]]:
-    for folder, groups in plan.items():
-        for group in groups:
-            for file in group.files:
-                yield folder, file
-
-
-def _placements(plan: Mapping[Folder, Sequence[Group]]) -> tuple[list[dict[str, Any]], int]:
-    """The range of starts and the tasks of each group, and the number of tasks."""
-    found, task = [], 0
+def _placements(plan: Mapping[Folder, Sequence[Group]]) -> tuple[list[tuple[int, ...]], int]:
+    """The range of starts and the tasks of each group as `PLACEMENT`, and the number of tasks."""
+    found, task = list[tuple[int, ...]](), 0
     for (length, _), groups in plan.items():
         for group in groups:
             tasks = max(1, group.tasks)
-            bounds = {"of_length": length, "first": group.first, "last_start": group.last}
-            found.append(bounds | {"task": task, "tasks": tasks})
+            found.append((length, group.first, group.last, task, tasks))
             task += tasks
     return found, task
 
@@ -421,13 +410,10 @@ def _spans(
     """The time spans of changed windows of a length, and whether these are all windows."""
     if known is not None:
         try:
-            changed = [
-                file
-                for commit in log.commits(table, known, now, "start")
-                for file in commit.added
-                if file.values["window_ms"] == str(length)
-            ]
-            return [file.bounds for file in changed if file.bounds is not None], False
+            commits = log.commits(table, known, now, "start")
+            changed = [file for commit in commits for file in commit.added]
+            mine = [file.bounds for file in changed if file.values["window_ms"] == str(length)]
+            return [bounds for bounds in mine if bounds is not None], False
         except LogGoneError:
             pass
     files = [file for folder, found in held.items() if folder[0] == length for file in found]
