@@ -12,15 +12,18 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+import batch_engine
 import gold_oracle
 from enmasse.base.clock import SystemClock
 from enmasse.messaging import Data, Message, Properties
+from enmasse.pipeline.connector import sink
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import Paths, read
 from enmasse.pipeline.run import Run
 from enmasse.resources import Pipeline
 from published_streams import Log
+from spark_session import session
 
 
 def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
@@ -66,6 +69,14 @@ def run_once(spark: SparkSession, file: Path) -> list[dict[str, Any]]:
         finally:
             run.stop()
     return told
+
+
+def run_in_one_task(file: Path, *, dies: bool) -> None:
+    """Read what is there with one task for each sink; die once the sinks of a batch have sent."""
+    if dies:
+        batch_engine.kill_at((sink, "commit_rejected"), 1, after=False)
+    with session(file.parent / "spark", {"spark.sql.shuffle.partitions": "1"}) as spark:
+        run_once(spark, file)
 
 
 def rows(paths: Paths, name: str) -> pyarrow.Table:

@@ -1,6 +1,8 @@
 """A pipeline started by another version continues, or fails with a reason and changes nothing."""
 
+import multiprocessing
 import os
+import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +17,14 @@ from enmasse.base.errors import Conflict, EnMasseError, Invalid
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.schema import ANOMALIES, LAYOUT, LAYOUT_NUMBER, PROGRESS, STAGED
 from enmasse.resources.pipeline import PipelineSpec
-from pipeline_runs import check_tables, document, message
+from pipeline_runs import (
+    check_alerts,
+    check_tables,
+    document,
+    message,
+    open_pipeline,
+    run_in_one_task,
+)
 from platform_process import ENMASSE, Platform
 from postgres_server import PostgresServer
 from published_streams import Log
@@ -64,16 +73,19 @@ def test_database_without_a_layout_row_is_accepted_if_its_columns_match(tmp_path
 RATE = {"name": "jump", "metric": "m", "rate": {"above": 5, "per": "1m"}, "cooldown": 0}
 
 
+DOWNGRADE = (
+    "ALTER TABLE detector_states DROP COLUMN recent",
+    "ALTER TABLE progress DROP COLUMN skipped",
+    "UPDATE layout SET number = 1, made_by = '0.1.0'",
+)
+
+
 def downgrade_to_layout_1(database: str, run: Callable[[str], object]) -> None:
     """Give a database the columns that it had in layout 1, with a device whose value jumped."""
     with closing(opened(database, detectors=[RATE])) as db:
         db.claim("s", "q")
         put_in(db, Batch("s", "q", 0, measured({"value": 1.0}, {"value": 9.0, "seconds": 10})))
-    for statement in (
-        "ALTER TABLE detector_states DROP COLUMN recent",
-        "ALTER TABLE progress DROP COLUMN skipped",
-        "UPDATE layout SET number = 1, made_by = '0.1.0'",
-    ):
+    for statement in DOWNGRADE:
         run(statement)
 
 
@@ -112,6 +124,44 @@ def test_postgresql_of_layout_1_is_upgraded_with_its_open_incident(
     for name in STAGED:
         run(f"DROP TABLE staged_{name}")
     check_upgrade_from_layout_1(url)
+
+
+STAYS_HOT: dict[str, Any] = {"name": "hot", "metric": "temperature", "cooldown": 0}
+STAYS_HOT |= {"threshold": {"above": 30, "clear": -1}, "alertAddress": "alarms"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_open_batch_and_unfinished_sink_of_layout_1_are_finished_once(
+    platform: Platform, tmp_path: Path
+) -> None:
+    for name in ("old", "fan", "alarms"):
+        platform.enmasse("create", "address", name, "--type", "topic", "--retention-age", "1d")
+    log = Log(platform.url(), "old")
+    sinks = [{"name": "high", "address": "fan", "where": "value > 40"}]
+    file = document(tmp_path / "p", log, sinks=sinks, detectors=[STAYS_HOT])
+    processes = multiprocessing.get_context("forkserver")
+    sent = 0
+    for dies in (False, True):
+        sent += log.publish(message(number) for number in range(sent, sent + 60))
+        run = processes.Process(target=run_in_one_task, args=(file,), kwargs={"dies": dies})
+        run.start()
+        run.join()
+        assert run.exitcode == (-signal.SIGKILL if dies else 0)
+    # layout 1 had fewer columns, and sinks of one task
+    for statement in DOWNGRADE:
+        change(tmp_path / "p" / "tables" / "live.db", statement)
+    (tmp_path / "p" / "tables" / "_checkpoints" / "s" / "sink-tasks").unlink()
+    words = [ENMASSE, "pipeline", "run", "--once", "-f", file]
+    subprocess.run(words, check=True, timeout=600)
+    check_tables(file, sent)
+    # each of the three devices has one incident, which has not ended
+    assert len(check_alerts(file, platform.url(), "alarms")) == 3
+    _, _, db = open_pipeline(file)
+    with closing(db):
+        assert [row["ended_us"] for row in db.rows(ANOMALIES)] == [None] * 3
+    forwarded = [(row["partition"], row["offset"]) for row in Log(platform.url(), "fan").bodies()]
+    assert len(forwarded) == len(set(forwarded)) == sum(n % 50 > 40 for n in range(sent))
 
 
 REFUSED = [
