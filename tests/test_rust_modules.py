@@ -45,24 +45,6 @@ CYCLES: dict[str, list[str]] = {
         "apply manage node",
         "checks connection_limits journal shared stats worker",
     ],
-    "router/core": [
-        "address anycast attachment flow incoming links message multicast outcome queue "
-        "storage stream topic transactions treatment",
-    ],
-    "router/core/queue": [
-        "restore temporary",
-        "resuming tags",
-    ],
-    "router/core/storage": [
-        "fence journal lanes",
-    ],
-    "router/shard": [
-        "attach batch conn coordinator creating departing discharging event fabric "
-        "links management names pacing renewing resuming work",
-    ],
-    "router/table": [
-        "compile dummy_credentials handshake lookup space",
-    ],
     "sim": [
         "address scenario",
         "ledger message",

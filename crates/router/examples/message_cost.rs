@@ -9,11 +9,11 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use enmasse_amqp::codec::encode_message;
-use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome};
+use enmasse_amqp::types::{Body, Message, Outcome};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
-    OpenQueue, Router, TransactionId, Unsettled,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Links, OpenQueue,
+    Router, ToLink,
 };
 
 const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };
@@ -36,24 +36,11 @@ impl Links for Sink {
         true
     }
 
-    fn settle(&mut self, _: AttachmentId, _: u32, outcome: &Outcome) {
-        self.settled += u64::from(*black_box(outcome) == Outcome::Accepted);
+    fn send(&mut self, command: ToLink<'_>) {
+        if let ToLink::Settle { outcome, .. } = command {
+            self.settled += u64::from(*black_box(outcome) == Outcome::Accepted);
+        }
     }
-
-    fn taken(&mut self, _: AttachmentId, _: u32) {}
-    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {}
-    fn attached(&mut self, _: AttachmentId, _: Result<Fields, Error>) {}
-    fn provisional(&mut self, _: AttachmentId, _: u32, _: TransactionId, _: &Outcome) {}
-    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {}
-    fn open(&mut self, _: AttachmentId, _: bool) {}
-    fn room(&mut self, _: AttachmentId, _: u32) {}
-    fn set_held(&mut self, _: AttachmentId, _: Hold) {}
-    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
-    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
-    fn settled(&mut self, _: AttachmentId, _: u64) {}
-    fn drained(&mut self, _: AttachmentId) {}
-    fn halted(&mut self, _: AttachmentId) {}
-    fn close(&mut self, _: AttachmentId, _: &Error) {}
 }
 
 fn main() {

@@ -1,104 +1,16 @@
 //! Flow control: the credit of consumers and the windows of producers.
 
-use std::sync::Arc;
-
 use enmasse_amqp::types::Outcome;
 
-use super::address::{Address, Consumer, Outgoing};
-use super::arena::{Arena, Key};
+use super::address::Address;
+use super::arena::Key;
 use super::attachment::Occupant;
+use super::consumer::Outgoing;
+use super::delivery::Part;
+use super::dispatch::{Dispatcher, NoRoom};
 use super::message::{Message, SettlementTarget};
-use super::outcome::{Pending, Retiring, token_of};
 use super::treatment::Treatment;
-use super::{Arrival, AttachmentId, Delivery, HOLD_BYTES, Hold, Links, Router};
-
-/// The first part of a delivery, or a whole delivery.
-#[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
-    message_format: u32,
-    more: bool,
-    payload: &'a [u8],
-    /// as in [`Delivery`]
-    shared: Option<&'a Arc<Vec<u8>>>,
-}
-
-impl<'a> Part<'a> {
-    #[inline]
-    pub(super) const fn whole(payload: &'a [u8]) -> Self {
-        Self { message_format: 0, more: false, payload, shared: None }
-    }
-
-    /// Adds the memory that contains the payload, which others may keep instead of a copy.
-    #[inline]
-    pub(super) const fn with_shared(self, shared: Option<&'a Arc<Vec<u8>>>) -> Self {
-        Self { shared, ..self }
-    }
-
-    #[inline]
-    pub(super) fn of(arrival: &Arrival<'a>) -> Self {
-        Self { message_format: arrival.message_format, more: arrival.more, payload: arrival.payload, shared: None }
-    }
-}
-
-/// The link had no room for the delivery.
-pub(super) struct NoRoom;
-
-/// The fields of a router that a dispatch changes, borrowed apart from the memory of the payload.
-pub(super) struct Dispatcher<'a> {
-    pub(super) shard: u16,
-    pub(super) now_ms: u64,
-    pub(super) consumers: &'a mut Arena<Consumer>,
-    pub(super) addresses: &'a mut Arena<Address>,
-    pub(super) pending: &'a mut Arena<Pending>,
-}
-
-impl Dispatcher<'_> {
-    /// As [`Router::dispatch`].
-    #[inline]
-    pub(super) fn dispatch(
-        self,
-        to: Key,
-        settlement: SettlementTarget,
-        part: Part<'_>,
-        links: &mut impl Links,
-    ) -> Result<Option<u64>, NoRoom> {
-        let Part { message_format, more, payload, shared } = part;
-        let consumer = &mut self.consumers[to];
-        let key = consumer.address;
-        let pending = (settlement != SettlementTarget::Nothing).then(|| {
-            let settlement = consumer.settlement_for(settlement);
-            self.pending.insert(Pending { consumer: to, address: key, settlement, retiring: Retiring::No })
-        });
-        let token = pending.map(|pending| token_of(self.shard, pending));
-        let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload, shared };
-        if !links.transfer(consumer.attachment, &delivery) {
-            consumer.blocked = true;
-            self.addresses[key].treatment.set_unready(to, self.consumers);
-            if let Some(pending) = pending {
-                self.pending.remove(pending);
-            }
-            return Err(NoRoom);
-        }
-        let unsettled = u32::from(token.is_some());
-        consumer.unconfirmed = more && consumer.attachment.shard != self.shard;
-        consumer.dispatched = consumer.dispatched.wrapping_add(1);
-        consumer.credit -= 1;
-        consumer.dispatched_ms = self.now_ms;
-        consumer.outstanding += unsettled;
-        if let (Some(pending), SettlementTarget::Join(_) | SettlementTarget::Optional(_)) = (pending, settlement) {
-            consumer.note_copy(pending, self.now_ms, self.pending);
-        }
-        let full = consumer.credit == 0 || more;
-        let address = &mut self.addresses[key];
-        address.unsettled += unsettled;
-        address.stats.delivered += 1;
-        address.stats.bytes += payload.len() as u64;
-        if full {
-            address.treatment.set_unready(to, self.consumers);
-        }
-        Ok(token)
-    }
-}
+use super::{AttachmentId, Delivery, HOLD_BYTES, Hold, Links, Router, ToLink};
 
 impl Router {
     /// Dispatches the first part of a delivery to a consumer with room. Returns its token if there
@@ -112,8 +24,13 @@ impl Router {
         links: &mut impl Links,
     ) -> Result<Option<u64>, NoRoom> {
         let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-        Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending }
-            .dispatch(to, settlement, part, links)
+        let Address { unsettled, stats, treatment, .. } = &mut addresses[consumers[to].address];
+        let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, pending, unsettled, stats };
+        let dispatched = dispatcher.dispatch(to, settlement, part, links);
+        if dispatched.is_err() || consumers[to].credit == 0 || part.more {
+            treatment.set_unready(to, consumers);
+        }
+        dispatched
     }
 
     /// Dispatches a waiting message, or its received parts, to a consumer with room. Returns
@@ -263,7 +180,7 @@ impl Router {
         };
         if producer.held != hold {
             producer.held = hold;
-            links.set_held(producer.attachment, hold);
+            links.send(ToLink::Hold { attachment: producer.attachment, hold });
             self.note_stall(key);
         }
     }
@@ -284,7 +201,7 @@ impl Router {
 
     /// A consumer may receive deliveries up to `limit`: the deliveries dispatched and not refused
     /// since its attach, plus its credit, wrapping. Call it with an unchanged limit when a part
-    /// that found no room may be offered again. `drain`: [`Links::drained`] is called after waiting
+    /// that found no room may be offered again. `drain`: [`ToLink::Drained`] is sent after waiting
     /// messages were dispatched as far as credit allows.
     pub fn credit(&mut self, attachment: AttachmentId, limit: u32, drain: bool, links: &mut impl Links) {
         let Some(key) = self.attachments.consumer(attachment) else { return };
@@ -355,7 +272,7 @@ impl Router {
             consumer.credit = 0;
             let (attachment, at) = (consumer.attachment, consumer.address);
             self.mark_not_ready(at, key);
-            links.drained(attachment);
+            links.send(ToLink::Drained { attachment });
         } else if let Treatment::Queue(queue) = &mut address.treatment {
             queue.drain_later(key);
         }
@@ -364,7 +281,7 @@ impl Router {
     /// A consumer of another shard had no room for a delivery or its first part, or has no link any
     /// more. The delivery returns to the front of the waiting ones, in the order of the refusals.
     /// To keep that order, a shard that refuses one delivery refuses all that follow at that
-    /// attachment until [`Links::halted`], and grants no credit before. A later part is never
+    /// attachment until [`ToLink::Halted`], and grants no credit before. A later part is never
     /// refused (see [`Router::begun`] and [`Router::stall`]).
     pub fn refused(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>, links: &mut impl Links) {
         if !delivery.first {
@@ -381,7 +298,7 @@ impl Router {
             consumer.blocked = true;
             consumer.dispatched = consumer.dispatched.wrapping_sub(1);
             if !std::mem::replace(&mut consumer.halted, true) {
-                links.halted(attachment);
+                links.send(ToLink::Halted { attachment });
             }
             self.mark_not_ready(address, key);
         }
@@ -507,6 +424,7 @@ fn trim(message: &mut Message, offset: u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Arrival;
     use super::super::arena::Arena;
     use super::*;
 

@@ -1,84 +1,19 @@
 //! Incoming messages of stored addresses: collects the parts of a message, then passes the whole
 //! message to the treatment of the address. A refusal answers the producer.
 
-use enmasse_amqp::codec::envelope::{Envelope, envelope};
+use enmasse_amqp::codec::envelope::Envelope;
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::AssembledBody;
 use enmasse_journal::queue::{Group, Head, Priority, Refusal, Seq};
 
-use super::address::Incoming;
 use super::arena::Key;
+use super::arriving::{Arriving, Assembly, PendingDuplicate, WholeBody, address_deleted, refused};
 use super::message::SettlementTarget;
 use super::outcome::Join;
+use super::producer::Incoming;
 use super::received::{Account, share_used_up};
 use super::treatment::Treatment;
 use super::{Arrival, AttachmentId, Links, Router, TransactionId};
-
-/// What is known of a message before its bytes are parsed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arriving {
-    pub(super) settlement: SettlementTarget,
-    pub(super) message_format: u32,
-    /// its transaction
-    pub(super) transaction: Option<TransactionId>,
-}
-
-impl Arriving {
-    /// The same message outside of any transaction.
-    pub(super) fn without_transaction(&self) -> Self {
-        Self { transaction: None, ..*self }
-    }
-
-    pub(super) fn is_posting(&self) -> bool {
-        self.transaction.is_some()
-    }
-
-    /// The envelope of its message.
-    pub(super) fn read<'a>(&self, body: &'a [u8]) -> Result<Envelope<'a>, Error> {
-        read(self.message_format, body)
-    }
-
-    /// Whether it has the AMQP message format and is part of no transaction.
-    #[inline]
-    pub(super) fn is_standard_and_untransacted(&self) -> bool {
-        self.message_format == 0 && self.transaction.is_none()
-    }
-}
-
-/// An incomplete message.
-#[derive(Debug)]
-pub(super) struct Assembly {
-    arriving: Arriving,
-    /// the account that its bytes are counted for
-    account: Account,
-    body: AssembledBody,
-}
-
-/// The bytes of a whole message.
-pub(super) enum WholeBody<'a> {
-    /// received in one transfer
-    Read(&'a [u8]),
-    /// received in parts; the buffer may be moved out
-    Assembled(&'a mut AssembledBody),
-}
-
-impl WholeBody<'_> {
-    #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Read(bytes) => bytes,
-            Self::Assembled(body) => body.body(),
-        }
-    }
-}
-
-/// A duplicate of an uncommitted message: it receives the outcome of its original. The producer's
-/// window bounds their number.
-#[derive(Debug)]
-pub(super) struct PendingDuplicate {
-    pub(super) producer: Key,
-    pub(super) settlement: SettlementTarget,
-}
 
 impl Router {
     /// Like [`Router::deliver`], for a delivery within a transaction (4.4.1). Any of its transfers
@@ -381,34 +316,7 @@ impl Router {
     }
 }
 
-/// The error of a posting whose address was deleted.
-pub(super) fn address_deleted() -> Error {
-    Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted")
-}
-
 fn not_transactional() -> Error {
     let what = "only addresses that store messages take part in transactions: send it outside of the transaction";
     Error::new(condition::NOT_IMPLEMENTED, what)
-}
-
-/// Reads the envelope of a message.
-#[inline]
-pub(super) fn read(message_format: u32, body: &[u8]) -> Result<Envelope<'_>, Error> {
-    if message_format != 0 {
-        let what = format!("message-format {message_format} cannot be stored: use 0, the format of AMQP (3.2)");
-        return Err(Error::new(condition::NOT_IMPLEMENTED, what));
-    }
-    envelope(body).map_err(|error| {
-        let what = error.to_string();
-        Error::new(error.condition, what)
-    })
-}
-
-/// The error of a message that is refused.
-pub(super) fn refused(refusal: Refusal) -> Error {
-    let condition = match refusal {
-        Refusal::MessageSize(_) | Refusal::LargerThanQueue(_) => condition::MESSAGE_SIZE_EXCEEDED,
-        _ => condition::RESOURCE_LIMIT_EXCEEDED,
-    };
-    Error::new(condition, refusal.to_string())
 }

@@ -1,19 +1,23 @@
 //! Attach and detach of links, and deletion of addresses.
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
+use std::borrow::Cow;
 
-use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
+use super::address::Address;
 use super::arena::Key;
 use super::attachment::Occupant;
+use super::consumer::{Consumer, Outgoing};
 use super::message::SettlementTarget;
 use super::outcome::{Retiring, token_of};
+use super::producer::{Incoming, Producer};
 use super::treatment::Treatment;
 use super::{
     AddressKey, AddressKind, AttachmentId, AttachmentRole, Consuming, Declared, Ending, Filter, Links, Resume, Router,
+    ToLink,
 };
 
 impl Router {
-    /// Attaches a link to an address, which is created on first use. [`Links::attached`] confirms
+    /// Attaches a link to an address, which is created on first use. [`ToLink::Attached`] confirms
     /// it. The previous occupant of the attachment's slot is detached.
     pub fn attach(
         &mut self,
@@ -44,7 +48,7 @@ impl Router {
                 let at = match address.kind {
                     AddressKind::Topic => match self.subscribe(key, filter.clone(), &mut consuming, links) {
                         Ok(at) => at,
-                        Err(error) => return links.attached(attachment, Err(error)),
+                        Err(error) => return links.send(ToLink::Attached { attachment, answer: Err(error) }),
                     },
                     _ => key,
                 };
@@ -93,10 +97,10 @@ impl Router {
         if let Some(resume) = resume {
             return self.resume_producer(key, *resume, links);
         }
-        links.attached(attachment, Ok(properties));
+        links.send(ToLink::Attached { attachment, answer: Ok(properties) });
         if !anonymous {
             self.report_room(at, attachment, links);
-            links.open(attachment, open);
+            links.send(ToLink::Open { attachment, open });
         }
         self.update_producer_back_pressure(key, 0, links);
     }
@@ -119,7 +123,7 @@ impl Router {
             Treatment::Queue(_) => self.attach_to_queue(at, key, consuming, links),
             Treatment::Stream(_) => self.attach_to_stream(at, key, &consuming, filter, links),
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
-                links.attached(attachment, Ok(Fields::new()));
+                links.send(ToLink::Attached { attachment, answer: Ok(Fields::new()) });
                 self.audience_changed(at, filter.as_ref(), 1, links);
             }
         }
@@ -128,7 +132,7 @@ impl Router {
     /// Refuses a link, and detaches it.
     pub(super) fn refuse_attachment(&mut self, attachment: AttachmentId, refused: Error, links: &mut impl Links) {
         self.detach(attachment, links);
-        links.attached(attachment, Err(refused));
+        links.send(ToLink::Attached { attachment, answer: Err(refused) });
     }
 
     /// A consumer attached (`change` is 1) or detached (-1): notifies the producers that got their
@@ -150,7 +154,7 @@ impl Router {
             }
             let open = address.open_to(producer);
             if open != was_open && !producer.anonymous {
-                links.open(producer.attachment, open);
+                links.send(ToLink::Open { attachment: producer.attachment, open });
             }
         }
     }
@@ -214,7 +218,7 @@ impl Router {
         if producer.anonymous
             && let Ok(count @ 1..) = u32::try_from(i64::from(producer.taken) + i64::from(producer.waiting))
         {
-            links.taken(producer.attachment, count);
+            links.send(ToLink::Taken { attachment: producer.attachment, count });
         }
     }
 
@@ -294,7 +298,7 @@ impl Router {
         self.release_unsettled(at, links);
         for attachment in consumers.iter().chain(&producers) {
             self.detach(*attachment, links);
-            links.close(*attachment, error);
+            links.send(ToLink::Close { attachment: *attachment, error: Cow::Borrowed(error) });
         }
         self.received.close(self.addresses[at].account);
         self.addresses.remove(at);

@@ -8,10 +8,17 @@
 mod address;
 mod anycast;
 mod arena;
+mod arriving;
 mod attachment;
 mod attempts;
+mod command;
+mod consumer;
+mod delivery;
 mod describe;
+mod dispatch;
+mod filter;
 mod flow;
+mod ids;
 mod incoming;
 mod lifecycle;
 mod links;
@@ -19,8 +26,11 @@ mod message;
 mod multicast;
 mod outcome;
 mod parts;
+mod producer;
 mod queue;
+mod random;
 mod received;
+mod role;
 mod schedule;
 mod sealing;
 mod stats;
@@ -30,18 +40,23 @@ mod topic;
 mod transactions;
 mod treatment;
 mod turn;
+pub(crate) mod wire;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use enmasse_amqp::types::Outcome;
 
-use address::{Address, Consumer, Incoming, Producer, Random};
+use address::Address;
 use arena::{Arena, Key};
 use attachment::{Attachments, Occupant};
+use consumer::Consumer;
 use message::Messages;
 use outcome::{Join, Pending};
+use producer::{Incoming, Producer};
 use queue::{Diversions, Operations, Queue};
+use random::Random;
 use received::Received;
 use schedule::Schedule;
 use storage::{Bodies, Storage};
@@ -50,22 +65,27 @@ use topic::Subscriptions;
 use transactions::Transactions;
 use treatment::Treatment;
 
-pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
-pub use attachment::{AttachmentId, AttachmentRole, Consuming, Filter, NoLocal, Origin};
 pub use attempts::{Ending, Verdict};
+pub(crate) use command::ToHome;
+pub use command::{Hold, ToLink};
+pub use consumer::{BACKLOG_BYTES, BACKLOG_MESSAGES};
+pub use delivery::{Arrival, Delivery};
 pub use describe::AddressDescription;
-pub use links::{Arrival, Delivery, Hold, Links};
+pub use filter::Filter;
+pub use ids::{AttachmentId, QuestionId, TransactionId};
+pub use links::Links;
 pub use multicast::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS, STALL_MS};
 pub use queue::{
-    Budget, DYNAMIC_KEYS, ExaminedMessage, Failed, OpenQueue, Operated, Operation, QueueNumbers, Resume,
-    TEMPORARY_BYTES, TEMPORARY_MESSAGES, Unsettled, Work, subscription_of,
+    Budget, DYNAMIC_KEYS, ExaminedMessage, Failed, OpenQueue, Operated, Operation, QueueNumbers, TEMPORARY_BYTES,
+    TEMPORARY_MESSAGES, Work,
 };
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
+pub use role::{AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled};
 pub use stats::AddressStats;
-pub use storage::{Answer, Damaged, Digests, Read};
-pub use stream::{Start, Stream};
-pub use topic::{OpenTopic, Subscribing, SubscriptionName};
-pub use transactions::{TRANSACTION_MESSAGES, TransactionId, rolled_back};
+pub use storage::{Answer, Damaged, Digests, Read, subscription_of};
+pub use stream::Stream;
+pub use topic::OpenTopic;
+pub use transactions::{TRANSACTION_MESSAGES, rolled_back};
 
 /// Payload bytes of one producer that may wait before the producer is held back. It continues at
 /// half of this.
@@ -291,13 +311,22 @@ impl Router {
         links: &mut impl Links,
     ) {
         if arrival.first && matches!(self.attachments.get(attachment), Occupant::Detached(_)) {
-            links.taken(attachment, 1);
+            links.send(ToLink::Taken { attachment, count: 1 });
             if arrival.settled || arrival.aborted {
                 return;
             }
             match transaction.filter(|id| *id != TransactionId::NONE) {
-                Some(id) => links.provisional(attachment, arrival.delivery_id, id, &Outcome::Released),
-                None => links.settle(attachment, arrival.delivery_id, &Outcome::Released),
+                Some(id) => links.send(ToLink::Provisional {
+                    attachment,
+                    delivery_id: arrival.delivery_id,
+                    transaction: id,
+                    outcome: Cow::Borrowed(&Outcome::Released),
+                }),
+                None => links.send(ToLink::Settle {
+                    attachment,
+                    delivery_id: arrival.delivery_id,
+                    outcome: Cow::Borrowed(&Outcome::Released),
+                }),
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Outcomes: reported by consumers for a token, and passed to the producers.
 
 use enmasse_amqp::types::Outcome;
+use std::borrow::Cow;
 
 use super::arena::Key;
 use super::message::SettlementTarget;
-use super::{AddressKind, AttachmentId, Ending, Links, Router, Verdict, home_of_token};
+use super::{AddressKind, AttachmentId, Ending, Links, Router, ToLink, Verdict, home_of_token};
 
 /// An unsettled delivery of a consumer. Its key is part of the token.
 #[derive(Debug)]
@@ -212,7 +213,7 @@ impl Router {
     ) {
         self.count_outcome(address, outcome);
         if self.attachments.producer(attachment).is_some() {
-            links.settle(attachment, delivery_id, outcome);
+            links.send(ToLink::Settle { attachment, delivery_id, outcome: Cow::Borrowed(outcome) });
         }
     }
 

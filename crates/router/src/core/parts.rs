@@ -6,8 +6,9 @@
 //! (it had no room, or has not begun), the parts that it lacks are kept, once for all consumers. A
 //! multicast consumer that lags by more than [`BACKLOG_BYTES`] does not get the message.
 
-use super::address::{Incoming, Outgoing};
 use super::arena::Key;
+use super::consumer::Outgoing;
+use super::producer::Incoming;
 use super::treatment::Treatment;
 use super::{Arrival, Delivery, Links, Router};
 

@@ -5,7 +5,7 @@ use enmasse_amqp::types::{Error, condition};
 
 use super::arena::Key;
 use super::attachment::Occupant;
-use super::{AddressKey, AttachmentId, Declared, Links, Router};
+use super::{AddressKey, AttachmentId, Declared, Links, Router, ToLink};
 
 impl Router {
     /// Seals an address without messages, links, subscriptions, resumable links and pending
@@ -32,7 +32,7 @@ impl Router {
     pub(super) fn refuse_sealed(&mut self, attachment: AttachmentId, key: AddressKey, links: &mut impl Links) {
         self.attachments.set(attachment, Occupant::Detached(key));
         let what = "the address was not in use and is being deleted: attach again";
-        links.attached(attachment, Err(Error::new(condition::RESOURCE_DELETED, what)));
+        links.send(ToLink::Attached { attachment, answer: Err(Error::new(condition::RESOURCE_DELETED, what)) });
     }
 
     fn is_used(&self, at: Key) -> bool {

@@ -9,9 +9,9 @@ use enmasse_amqp::types::{Error, Fields, Value};
 use enmasse_journal::queue::{QueueStats, Refused};
 
 use super::AddressKind;
-use super::address::{Address, Consumer, Producer};
 use super::anycast::Anycast;
 use super::arena::{Arena, Key};
+use super::consumer::Consumer;
 use super::multicast::Multicast;
 use super::queue::{Queue, refusal};
 use super::stream::Stream;
@@ -122,7 +122,7 @@ impl Treatment {
         match self {
             Self::Queue(queue) => consumer.in_queue.is_some_and(|id| queue.has_for(id)),
             Self::Stream(stream) => {
-                consumer.credit > 0 && consumer.reading.as_ref().is_some_and(|reading| reading.has_unread(stream))
+                consumer.credit > 0 && consumer.reading.as_ref().is_some_and(|reading| stream.has_unread(reading))
             }
             Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) | Self::Closed => false,
         }
@@ -174,6 +174,37 @@ impl Treatment {
         }
     }
 
+    #[inline]
+    pub(super) fn as_queue_mut(&mut self) -> Option<&mut Queue> {
+        if let Self::Queue(queue) = self { Some(queue) } else { None }
+    }
+
+    #[inline]
+    pub(super) fn as_stream_mut(&mut self) -> Option<&mut Stream> {
+        if let Self::Stream(stream) = self { Some(stream) } else { None }
+    }
+
+    /// The statistics of the messages that it has stored, with those of undeclared subscriptions that
+    /// ended.
+    pub(super) fn queue_stats(&self) -> Option<QueueStats> {
+        match self {
+            Self::Queue(queue) => Some(queue.opened.messages.stats()),
+            Self::Topic(topic) => Some(topic.past),
+            Self::Anycast(_) | Self::Multicast(_) | Self::Stream(_) | Self::Closed => None,
+        }
+    }
+
+    /// Bodies that it waited for have come.
+    pub(super) fn end_wait(&mut self) {
+        match self {
+            Self::Queue(queue) => queue.awaits_bodies = false,
+            Self::Stream(stream) => stream.awaits_bodies = false,
+            Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) | Self::Closed => {
+                debug_assert!(false, "only stored addresses have bodies");
+            }
+        }
+    }
+
     /// Messages that return from now on go ahead of those that returned before.
     pub(super) fn close_returned(&mut self) {
         match self {
@@ -183,77 +214,11 @@ impl Treatment {
     }
 }
 
-impl Address {
-    /// Whether there is a consumer, or room, for messages of this producer.
-    pub(super) fn open_to(&self, producer: &Producer) -> bool {
-        match &self.treatment {
-            Treatment::Queue(queue) => queue.open,
-            Treatment::Topic(topic) => topic.is_open(),
-            Treatment::Stream(_) => true,
-            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Closed => {
-                self.unfiltered > 0 || producer.matching > 0
-            }
-        }
-    }
-}
-
-/// Accessors for the state of one treatment. `$find` and `$find_mut` accept any key: the address
-/// may be deleted or have another treatment. `$get` and `$get_mut` require an address with this
-/// treatment.
-macro_rules! states {
-    ($($variant:ident: $state:ty, $get:ident, $get_mut:ident, $find:ident, $find_mut:ident;)*) => {
-        #[allow(dead_code, reason = "every treatment has the same four")]
-        impl Arena<Address> {
-            $(
-                #[inline]
-                pub(super) fn $find(&self, at: Key) -> Option<&$state> {
-                    match &self.get(at)?.treatment {
-                        Treatment::$variant(state) => Some(state),
-                        _ => None,
-                    }
-                }
-
-                #[inline]
-                pub(super) fn $find_mut(&mut self, at: Key) -> Option<&mut $state> {
-                    match &mut self.get_mut(at)?.treatment {
-                        Treatment::$variant(state) => Some(state),
-                        _ => None,
-                    }
-                }
-
-                #[inline]
-                pub(super) fn $get(&self, at: Key) -> &$state {
-                    match &self[at].treatment {
-                        Treatment::$variant(state) => state,
-                        other => other.is_not(stringify!($variant)),
-                    }
-                }
-
-                #[inline]
-                pub(super) fn $get_mut(&mut self, at: Key) -> &mut $state {
-                    match &mut self[at].treatment {
-                        Treatment::$variant(state) => state,
-                        other => other.is_not(stringify!($variant)),
-                    }
-                }
-            )*
-        }
-    };
-}
-
-states! {
-    Anycast: Anycast, anycast, anycast_mut, find_anycast, find_anycast_mut;
-    Multicast: Multicast, multicast, multicast_mut, find_multicast, find_multicast_mut;
-    Queue: Queue, queue, queue_mut, find_queue, find_queue_mut;
-    Topic: Topic, topic, topic_mut, find_topic, find_topic_mut;
-    Stream: Stream, stream, stream_mut, find_stream, find_stream_mut;
-}
-
 impl Treatment {
     /// Panics, like the index of an arena: the address does not have the required treatment.
     #[cold]
     #[inline(never)]
-    fn is_not(&self, expected: &str) -> ! {
+    pub(super) fn is_not(&self, expected: &str) -> ! {
         let found = match self {
             Self::Anycast(_) => "Anycast",
             Self::Multicast(_) => "Multicast",

@@ -2,7 +2,7 @@
 
 use super::arena::Key;
 use super::treatment::Treatment;
-use super::{Links, Router};
+use super::{Links, Router, ToLink};
 
 impl Router {
     /// Ends a turn: runs pending work, and notifies producers of the deliveries that left their
@@ -21,7 +21,7 @@ impl Router {
             producer.to_notify = false;
             if let Ok(count @ 1..) = u32::try_from(producer.taken) {
                 producer.taken = 0;
-                links.taken(producer.attachment, count);
+                links.send(ToLink::Taken { attachment: producer.attachment, count });
             }
         }
     }

@@ -9,13 +9,12 @@ use enmasse_amqp::codec::scan::{self, Broken};
 use enmasse_amqp::connection::{Incoming, LinkId};
 use enmasse_amqp::types::{Error, condition};
 
-use super::attach::{check_right, may_be_sent_to};
-use super::batch::Command;
+use super::attach::may_be_sent_to;
 use super::conn::{Anonymous, Beginning, Conn, Link, Route};
 use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::{ConnId, Shard};
-use crate::core::{AttachmentId, AttachmentRole, Ending, Hold};
+use crate::core::{AttachmentId, AttachmentRole, Ending, Hold, ToHome};
 use crate::plan::Operation;
 
 /// Routes of an anonymous link; at this number those without outstanding deliveries are dropped.
@@ -154,7 +153,7 @@ impl Shard {
             let what = format!("\"{MANAGEMENT}\" takes requests over links with this target only: attach one");
             return Err(Error::new(condition::NOT_IMPLEMENTED, what));
         }
-        check_right(conn, Operation::Send, to)?;
+        conn.check_right(Operation::Send, to)?;
         let entry = self.find(conn, to).ok_or_else(|| self.unknown(conn, to))?;
         may_be_sent_to(&entry)?;
         self.drop_routes(id, link);
@@ -195,7 +194,7 @@ impl Shard {
             let conn = &self.fabric.conns[id.key()];
             let Some(Link::Anonymous(anonymous_link)) = conn.links.get(link.0 as usize) else { continue };
             let resolves_to = |name: &str, attachment: AttachmentId| {
-                let entry = self.find(conn, name).filter(|_| check_right(conn, Operation::Send, name).is_ok());
+                let entry = self.find(conn, name).filter(|_| conn.check_right(Operation::Send, name).is_ok());
                 let address = self.fabric.attachments.get(attachment).map(|attachment| attachment.address);
                 entry.is_some_and(|entry| Some(entry.key) == address)
             };
@@ -225,15 +224,9 @@ impl Shard {
         let done: Vec<AttachmentId> = anonymous.past.iter().copied().filter(done).collect();
         for attachment in done {
             let Some(state) = self.fabric.attachments.get_mut(attachment) else { continue };
+            state.detaching = true;
             let home = state.home;
-            if home == self.fabric.index {
-                self.router.detach(attachment, &mut self.fabric);
-                self.fabric.finish_detach(attachment);
-            } else {
-                state.detaching = true;
-                let entry = Command::Detach { attachment, ending: Ending::ByNode, closed: false };
-                self.fabric.outboxes[home as usize].push(entry);
-            }
+            self.send_to_home(home, ToHome::Detach { attachment, ending: Ending::ByNode, closed: false });
         }
     }
 

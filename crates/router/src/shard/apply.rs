@@ -5,18 +5,13 @@ use std::sync::Arc;
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Error, condition};
 
-use super::batch::Command;
 use super::conn::{Link, Wildcard};
 use super::departing::Departing;
+use super::errors::deleted;
 use super::subscribing::filter;
 use super::{ConnId, Shard};
-use crate::core::{AddressKey, AttachmentRole};
+use crate::core::{AddressKey, AttachmentRole, ToHome};
 use crate::table::{AddressEntry, Table};
-
-/// The error of links at a deleted address.
-pub(super) fn deleted() -> Error {
-    Error::new(condition::RESOURCE_DELETED, "the address was deleted")
-}
 
 impl Shard {
     /// Applies a new table: closes links at deleted addresses with `amqp:resource-deleted`, and
@@ -42,7 +37,7 @@ impl Shard {
         homes.sort_unstable();
         homes.dedup();
         for (home, address) in homes {
-            self.fabric.outboxes[home as usize].push(Command::Retire { address });
+            self.send_to_home(home, ToHome::DeleteAddress { address });
         }
     }
 

@@ -6,9 +6,9 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
-use super::batch::Command;
 use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
-use super::links::{full_name, not_found};
+use super::errors::{not_found, not_open};
+use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::subscribing::{filter, names};
 use super::terminus::{Terminus, check, reply, requested_kind, settle_first};
@@ -17,7 +17,7 @@ use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
 use crate::core::{
     AddressKey, AddressKind, AttachmentId, AttachmentRole, Budget, Consuming, Declared, Ending, Filter, OpenQueue,
-    OpenTopic,
+    OpenTopic, ToHome,
 };
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
@@ -163,7 +163,7 @@ impl Shard {
         }
         // Check the right first: without it a peer cannot learn which addresses exist.
         let operation = if role == Role::Sender { Operation::Send } else { Operation::Recv };
-        check_right(conn, operation, name)?;
+        conn.check_right(operation, name)?;
         let found = if role == Role::Receiver && is_wildcard(name) {
             let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
             space.map_or_else(Vec::new, |space| space.resolve_receiver(name).into_iter().cloned().collect())
@@ -288,11 +288,7 @@ impl Shard {
             waits_for: 1,
             refusal: None,
         }));
-        if home == self.fabric.index {
-            self.router.recall(attachment, &names, &mut self.fabric);
-        } else {
-            self.fabric.outboxes[home as usize].push(Command::Recall { attachment, names });
-        }
+        self.send_to_home(home, ToHome::Recall { attachment, names });
         Ok(())
     }
 
@@ -363,27 +359,6 @@ impl Shard {
             self.fabric.grant(id.key, link.0, credit);
         }
     }
-}
-
-pub(super) fn not_open() -> Error {
-    Error::new(condition::NOT_ALLOWED, "open the connection before a link")
-}
-
-/// Checks that the peer may do `operation` on `name`. A client that knows the name of a dynamic
-/// node may send to it.
-pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Result<(), Error> {
-    let Some((_, rights)) = &conn.access else { return Err(not_found(name)) };
-    if name.starts_with(DYNAMIC_PREFIX) || rights.may(operation, name) {
-        return Ok(());
-    }
-    let who = conn.user().unwrap_or("anonymous");
-    let verb = match operation {
-        Operation::Send => "send to",
-        Operation::Create => "create the address",
-        Operation::Recv | Operation::View | Operation::Manage => "receive from",
-    };
-    let what = format!("user \"{who}\" may not {verb} \"{name}\"");
-    Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
 }
 
 /// The error for a receiver at a dynamic node of another connection.

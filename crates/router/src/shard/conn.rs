@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use enmasse_amqp::connection::{AttachReply, Connection, LinkId};
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Attach, Error};
+use enmasse_amqp::types::{Attach, Error, MessageId, condition};
 use smallvec::SmallVec;
 
-use super::coordinator::{Coordinator, Transaction};
-use super::creating::Creating;
-use super::management::Question;
-use super::names::{LinkName, Stealing};
-use super::pacing::Pacing;
+use super::DYNAMIC_PREFIX;
+use super::errors::not_found;
+use super::link_names::{LinkName, Stealing};
 use super::renewing::Renewal;
-use super::resuming::Resuming;
+use super::resumable::Resuming;
+use super::traffic::Pacing;
+use super::transactions::{Coordinator, Transaction};
 use super::window::Window;
 use crate::core::{AttachmentId, Budget, Consuming};
+use crate::plan::Operation;
 use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
 
 /// The properties of a peer before its first bytes.
@@ -138,6 +139,32 @@ pub(super) struct Attaching {
     pub(super) waits_for: usize,
     /// the error of a home that refused
     pub(super) refusal: Option<Error>,
+}
+
+/// An attach that waits for its address.
+pub(super) struct Creating {
+    pub(super) link: LinkId,
+    /// distinguishes it from earlier ones
+    pub(super) number: u64,
+    pub(super) name: Box<str>,
+    pub(super) attach: Box<Attach>,
+    pub(super) until: Time,
+}
+
+/// A request that waits for the home of an address.
+pub(super) struct Question {
+    pub(super) number: u64,
+    pub(super) link: LinkId,
+    pub(super) request: ManagementRequest,
+    pub(super) entry: Arc<AddressEntry>,
+}
+
+/// The parts of a request that its answer needs.
+pub(super) struct ManagementRequest {
+    /// `None`: it was sent settled
+    pub(super) delivery_id: Option<u32>,
+    pub(super) reply_to: String,
+    pub(super) correlation_id: Option<MessageId>,
 }
 
 /// A space, and the rights there.
@@ -330,6 +357,23 @@ impl Conn {
 
     pub(super) fn user(&self) -> Option<&str> {
         self.authenticated.user.as_deref()
+    }
+
+    /// Checks that the peer may do `operation` on `name`. A client that knows the name of a dynamic
+    /// node may send to it.
+    pub(super) fn check_right(&self, operation: Operation, name: &str) -> Result<(), Error> {
+        let Some((_, rights)) = &self.access else { return Err(not_found(name)) };
+        if name.starts_with(DYNAMIC_PREFIX) || rights.may(operation, name) {
+            return Ok(());
+        }
+        let who = self.user().unwrap_or("anonymous");
+        let verb = match operation {
+            Operation::Send => "send to",
+            Operation::Create => "create the address",
+            Operation::Recv | Operation::View | Operation::Manage => "receive from",
+        };
+        let what = format!("user \"{who}\" may not {verb} \"{name}\"");
+        Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
     }
 
     /// Counts a link among those of the space and of the connection.

@@ -9,26 +9,26 @@
 //! homes. A transaction ends with its discharge; it is rolled back when the link that declared it
 //! ends.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::{decode_state, decode_transaction_control, scan};
 use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
-use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
-    self, Attach, Declared, DeliveryState, Discharge, Error, Outcome, Symbol, Target, TransactionControl,
-    TransactionalState, condition,
+    self, Attach, Declared, DeliveryState, Discharge, Error, Outcome, Symbol, Target, TransactionControl, condition,
 };
 
-use super::attach::not_open;
-use super::batch::Command;
 use super::conn::{Conn, Link};
 use super::departing::Departure;
-use super::discharging::{Discharging, Homes};
+use super::errors::not_open;
 use super::terminus::{Terminus, reply, settle_first};
+use super::transactions::{Coordinator, Discharging, Homes, Transaction, Unsettled, transactional};
 use super::window::Window;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Request, Shard};
-use crate::core::{Arrival, AttachmentId, Ending, TRANSACTION_MESSAGES, TransactionId, home_of_token, rolled_back};
+use crate::core::{
+    Arrival, AttachmentId, Ending, TRANSACTION_MESSAGES, ToHome, TransactionId, home_of_token, rolled_back,
+};
 
 /// Control messages of one link that may wait for their outcomes.
 const CONTROLS_MAX: u32 = 100;
@@ -43,41 +43,6 @@ const DIRTY_US: u64 = 60_000_000;
 const AMQP_VALUE: u64 = 0x77;
 /// Capabilities of a coordinator (4.5.7).
 const CAPABILITIES: [&str; 3] = ["amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"];
-
-/// A link that controls transactions.
-pub(super) struct Coordinator {
-    pub(super) window: Window,
-    /// the received parts of a control message
-    beginning: Vec<u8>,
-    /// its source supports the outcome rejected
-    rejects: bool,
-}
-
-/// A transaction that is open.
-pub(super) struct Transaction {
-    /// the link that declared it
-    link: LinkId,
-    /// the homes that hold its messages
-    homes: Homes,
-    /// when all of several homes were last notified that it is in use
-    used: Time,
-    /// set: it can only be rolled back, for this reason
-    refusal: Option<Error>,
-    unsettled: Vec<Unsettled>,
-}
-
-/// A retired delivery that its receiver has not settled: the commit settles it.
-pub(super) struct Unsettled {
-    session: SessionId,
-    delivery_id: u32,
-    token: u64,
-}
-
-/// A state within a transaction.
-pub(super) fn transactional(number: u64, outcome: Outcome) -> DeliveryState {
-    let (txn_id, outcome) = (number.to_be_bytes().to_vec(), Some(outcome));
-    DeliveryState::Transactional(Box::new(TransactionalState { txn_id, outcome }))
-}
 
 /// The number in a transaction id; `None`: the id was not created here.
 fn number_of(txn_id: &[u8]) -> Option<u64> {
@@ -313,10 +278,10 @@ impl Shard {
         let dirty = if stale { known.homes.clone() } else { Homes::new() };
         known.used = if stale || is_new { now } else { known.used };
         for home in dirty {
-            self.send_to_home(home, Command::Touch { transaction });
+            self.send_to_home(home, ToHome::NoteTransactionUse { transaction });
         }
         if is_new {
-            self.send_to_home(home, Command::Declare { transaction });
+            self.send_to_home(home, ToHome::Declare { transaction });
         }
         transaction
     }
@@ -342,11 +307,7 @@ impl Shard {
             let what = "a message was sent to an address that takes no part in transactions";
             self.mark_rollback_only(conn, &txn_id, Error::new(condition::NOT_IMPLEMENTED, what))
         };
-        if home == self.fabric.index {
-            self.router.post_delivery(attachment, transaction, arrival, &mut self.fabric);
-        } else {
-            self.fabric.outboxes[home as usize].push_posting(attachment, transaction, &arrival);
-        }
+        self.send_to_home(home, ToHome::Post { attachment, transaction, arrival });
         true
     }
 
@@ -400,7 +361,9 @@ impl Shard {
         match known.homes.first().copied() {
             _ if known.refusal.is_some() => {}
             None => known.refusal = Some(cause),
-            Some(home) => self.send_to_home(home, Command::MarkRollbackOnly { transaction, cause: Box::new(cause) }),
+            Some(home) => {
+                self.send_to_home(home, ToHome::MarkRollbackOnly { transaction, cause: Cow::Owned(cause) });
+            }
         }
         transaction
     }
@@ -448,13 +411,8 @@ impl Shard {
             if !settled {
                 self.settle_at_commit(id, transaction, Unsettled { session, delivery_id, token });
             }
-            if home == self.fabric.index {
-                self.router.retire_delivery(transaction, token, &outcome, settled, &mut self.fabric);
-            } else {
-                let outcome = Arc::clone(&outcome);
-                let entry = Command::RetireDelivery { transaction, token, outcome, settled };
-                self.fabric.outboxes[home as usize].push(entry);
-            }
+            let outcome = Arc::clone(&outcome);
+            self.send_to_home(home, ToHome::RetireDelivery { transaction, token, outcome, settled });
         }
         self.resume_starved(id);
     }

@@ -10,39 +10,15 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, Role, condition};
 
-use super::attach::check_right;
-use super::conn::Conn;
-use super::links::not_found;
+use super::conn::{Conn, Creating};
+use super::errors::not_found;
 use super::terminus::requested_type;
-use super::{ConnId, DYNAMIC_PREFIX, Request, Shard};
-use crate::plan::{AddressType, Operation};
+use super::{ConnId, DYNAMIC_PREFIX, Request, Shard, WantedAddress};
+use crate::plan::Operation;
 use crate::table::Resolved;
 
 /// Longest wait of an attach for its address.
 pub const CREATE_TIMEOUT_MS: u64 = 2_000;
-
-/// An address that a link requests.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WantedAddress {
-    /// full name of the address space, `NAME.NAMESPACE`
-    pub space: String,
-    /// the name that the link attaches to
-    pub address: String,
-    /// the type that the capabilities of its terminus request
-    pub kind: Option<AddressType>,
-    /// the patterns of the space's `autoCreate` that match the name, in their order
-    pub patterns: Vec<String>,
-}
-
-/// An attach that waits for its address.
-pub(super) struct Creating {
-    link: LinkId,
-    /// distinguishes it from earlier ones
-    number: u64,
-    name: Box<str>,
-    attach: Box<Attach>,
-    pub(super) until: Time,
-}
 
 impl Shard {
     /// Requests the creation of an attach's address, if it does not exist and the space creates
@@ -65,8 +41,8 @@ impl Shard {
             return Ok(Some(attach));
         }
         let operation = if attach.role == Role::Sender { Operation::Send } else { Operation::Recv };
-        check_right(conn, operation, name)?;
-        check_right(conn, Operation::Create, name)?;
+        conn.check_right(operation, name)?;
+        conn.check_right(Operation::Create, name)?;
         let wanted = WantedAddress {
             space: space.name().to_owned(),
             address: name.to_owned(),

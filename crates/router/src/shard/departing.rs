@@ -8,15 +8,15 @@
 //!
 //! The homes decide by `core::Ending` about deliveries without an outcome.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use enmasse_amqp::connection::{ClosedBy, LinkId, SessionId};
 use enmasse_amqp::types::{Error, condition};
 
-use super::batch::Command;
 use super::conn::{DynamicNode, Link};
 use super::{ConnId, Shard};
-use crate::core::{AttachmentId, Ending, Hold, home_of_token};
+use crate::core::{AttachmentId, Ending, Hold, Links, ToHome, ToLink, home_of_token};
 
 /// How a link ends.
 #[derive(Clone, Debug)]
@@ -178,12 +178,7 @@ impl Shard {
         let mut oldest = true;
         for tokens in tokens.chunk_by(|one, other| home_of_token(*one) == home_of_token(*other)) {
             let home = tokens.first().map_or(self.fabric.index, |token| home_of_token(*token));
-            if home == self.fabric.index {
-                self.router.relinquish(tokens, ending, oldest, &mut self.fabric);
-            } else {
-                let entry = Command::GiveBack { tokens: tokens.to_vec(), ending, oldest };
-                self.fabric.outboxes[home as usize].push(entry);
-            }
+            self.send_to_home(home, ToHome::Relinquish { tokens: Cow::Borrowed(tokens), ending, oldest });
             oldest = false;
         }
         tokens.clear();
@@ -221,11 +216,7 @@ impl Shard {
         let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.leaving = true;
         let home = state.home;
-        if home == self.fabric.index {
-            self.router.stall(attachment);
-        } else {
-            self.fabric.outboxes[home as usize].push(Command::Stall { attachment });
-        }
+        self.send_to_home(home, ToHome::Stall { attachment });
     }
 
     /// Removes an attachment from its home; `closed`: its link is not resumed.
@@ -241,24 +232,14 @@ impl Shard {
         // A violation closes the link only; the client alone ends a subscription.
         let closed = closed && ending == Ending::ByClient;
         self.fabric.partial_deliveries.forget(attachment);
-        if home == self.fabric.index {
-            // An anonymous link that stays gets the remaining outcomes of its route at once.
-            if self.departures.are_due() || self.fabric.is_anonymous(&gone) {
-                self.leave_address_now(attachment, ending, closed);
-            } else {
-                self.fabric.attachments.leave(attachment);
-                self.departures.waiting.push_back((attachment, ending, closed));
-            }
-        } else {
-            if !gone.detaching {
-                self.fabric.outboxes[home as usize].push(Command::Detach { attachment, ending, closed });
-            }
-            self.fabric.attachments.leave(attachment);
+        self.fabric.attachments.leave(attachment);
+        if !gone.detaching {
+            self.send_to_home(home, ToHome::Detach { attachment, ending, closed });
         }
     }
 
-    /// Removes an attachment of another shard from its address here: at once, or in a later turn
-    /// if this turn has removed too many. Nothing is dispatched to it in the meantime.
+    /// An attachment leaves its address, which lives here: at once, or in a later turn where too
+    /// many have left in this one. Nothing is dispatched to it in the meantime.
     pub(super) fn leave_address(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
         if self.departures.are_due() {
             self.leave_address_now(attachment, ending, closed);
@@ -274,11 +255,7 @@ impl Shard {
         } else {
             self.router.depart(attachment, ending, &mut self.fabric);
         }
-        if attachment.shard == self.fabric.index {
-            self.fabric.attachments.remove(attachment);
-        } else {
-            self.fabric.outboxes[attachment.shard as usize].push(Command::Left { attachment });
-        }
+        self.fabric.send(ToLink::Left { attachment });
     }
 
     /// Removes waiting attachments from their addresses, as many as one turn may.

@@ -9,31 +9,10 @@
 use std::collections::BTreeMap;
 
 use enmasse_amqp::connection::LinkId;
-use enmasse_amqp::types::Error;
-use smallvec::SmallVec;
 
-use super::batch::Command;
-use super::coordinator::Unsettled;
+use super::transactions::{Discharging, Homes};
 use super::{ConnId, Shard};
-use crate::core::TransactionId;
-
-/// The homes of a transaction, in the order in which they were added.
-pub(super) type Homes = SmallVec<[u16; 1]>;
-
-/// A transaction during its discharge.
-pub(super) struct Discharging {
-    pub(super) conn: ConnId,
-    /// the client requested a rollback
-    pub(super) fail: bool,
-    /// the control message to answer, unless its link has ended
-    pub(super) control: Option<(LinkId, u32)>,
-    /// set: a commit is rolled back instead, for this reason
-    pub(super) refusal: Option<Error>,
-    pub(super) unsettled: Vec<Unsettled>,
-    pub(super) homes: Homes,
-    /// the home that writes to the journal, if it is one of them
-    pub(super) journal: Option<u16>,
-}
+use crate::core::{ToHome, TransactionId};
 
 /// The last request to the homes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,22 +47,6 @@ impl Discharges {
 }
 
 impl Shard {
-    /// Sends a command to a home of transactions; runs it at once if that is this shard.
-    pub(super) fn send_to_home(&mut self, home: u16, entry: Command) {
-        if home != self.fabric.index {
-            return self.fabric.outboxes[home as usize].push(entry);
-        }
-        let (router, fabric) = (&mut self.router, &mut self.fabric);
-        match entry {
-            Command::Declare { transaction } => router.declare(transaction),
-            Command::Touch { transaction } => router.note_transaction_use(transaction),
-            Command::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(transaction), &cause),
-            Command::Prepare { transaction } => router.prepare(transaction, fabric),
-            Command::Discharge { transaction, fail } => router.discharge(transaction, fail, fabric),
-            other => debug_assert!(false, "{other:?} is not for the home of a transaction"),
-        }
-    }
-
     pub(super) fn begin_discharge(&mut self, number: u64, discharging: Discharging) {
         let Discharging { fail, control, refusal, homes, journal, .. } = &discharging;
         let rolls_back = *fail || refusal.is_some();
@@ -93,16 +56,16 @@ impl Shard {
         if requested.is_empty() {
             return self.end_discharge(discharging);
         }
-        let entry = |transaction| match step {
-            Step::Prepare => Command::Prepare { transaction },
-            Step::Journal | Step::End => Command::Discharge { transaction, fail: rolls_back },
+        let command = |transaction| match step {
+            Step::Prepare => ToHome::Prepare { transaction },
+            Step::Journal | Step::End => ToHome::Discharge { transaction, fail: rolls_back },
         };
         let transaction = TransactionId { shard: self.fabric.index, conn: discharging.conn.key, number };
         if control.is_some() || step == Step::Prepare {
             self.discharges.0.insert(number, Pending { discharging, step, waits_for: requested.len() });
         }
         for home in requested {
-            self.send_to_home(home, entry(transaction));
+            self.send_to_home(home, command(transaction));
         }
     }
 
@@ -140,7 +103,7 @@ impl Shard {
         };
         (pending.step, pending.waits_for) = (step, requested.len());
         for home in requested {
-            self.send_to_home(home, Command::Discharge { transaction, fail });
+            self.send_to_home(home, ToHome::Discharge { transaction, fail });
         }
     }
 

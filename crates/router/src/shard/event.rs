@@ -4,7 +4,8 @@
 use enmasse_amqp::sasl::PlainCheck;
 use enmasse_amqp::time::Time;
 
-use super::{ConnId, WantedAddress};
+use super::ConnId;
+use crate::plan::AddressType;
 use crate::table::{Question, Refusal, SpaceKey};
 
 /// A fact about a connection, for the observer of the node.
@@ -105,4 +106,17 @@ pub enum Request {
         /// what
         fact: Fact,
     },
+}
+
+/// An address that a link requests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WantedAddress {
+    /// full name of the address space, `NAME.NAMESPACE`
+    pub space: String,
+    /// the name that the link attaches to
+    pub address: String,
+    /// the type that the capabilities of its terminus request
+    pub kind: Option<AddressType>,
+    /// the patterns of the space's `autoCreate` that match the name, in their order
+    pub patterns: Vec<String>,
 }

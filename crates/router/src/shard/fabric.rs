@@ -1,6 +1,6 @@
 //! All state of a shard except its router: connections, attachments, and batches for other shards.
-//! The router calls links through it; a call for an attachment of another shard becomes a command
-//! in the batch for that shard.
+//! The router's commands to links are handled here, or encoded into the batch for the shard of the
+//! link.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,18 @@ use enmasse_amqp::types::{Error, Fields, Outcome};
 use slab::Slab;
 
 use super::OUTPUT_HIGH_BYTES;
-use super::attach::check_right;
 use super::attachments::{Attachment, Attachments};
-use super::batch::{Command, CommandBatch};
+use super::batch::CommandBatch;
 use super::conn::{Attaching, Conn, Link};
-use super::coordinator::transactional;
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
+use super::transactions::transactional;
 use super::window::Window;
 use super::work::{DELIVERY_NANOS, LINK_CHECK_NANOS, Work};
-use crate::core::{AttachmentId, Delivery, Ending, Hold, Links, TransactionId, Unsettled};
+use crate::core::{
+    AddressDescription, AttachmentId, Delivery, Ending, Hold, Links, QuestionId, ToHome, ToLink, TransactionId,
+    Unsettled,
+};
 use crate::plan::Operation;
 
 pub(super) struct Fabric {
@@ -41,6 +43,10 @@ pub(super) struct Fabric {
     pub(super) freed: Vec<(u32, u32)>,
     /// results of discharges of transactions of connections here
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
+    /// attachments that returned a delivery and may state their credit again
+    pub(super) halted: Vec<AttachmentId>,
+    /// answers to questions of connections here
+    pub(super) described: Vec<(QuestionId, Option<AddressDescription>)>,
     /// connections of spaces over their rate limit, by the time when they may continue
     pub(super) paced: BTreeSet<(Time, u32)>,
     /// connections that are not read because of the receive budget
@@ -65,6 +71,8 @@ impl Fabric {
             refused: Vec::new(),
             freed: Vec::new(),
             discharged: Vec::new(),
+            halted: Vec::new(),
+            described: Vec::new(),
             paced: BTreeSet::new(),
             stopped: 0,
             work: Work::default(),
@@ -82,9 +90,10 @@ impl Fabric {
         }
     }
 
+    /// Adds work done on behalf of the connection that is being read, if one is.
     #[inline]
-    fn remote(&mut self, attachment: AttachmentId) -> Option<&mut CommandBatch> {
-        if attachment.shard == self.index { None } else { Some(&mut self.outboxes[attachment.shard as usize]) }
+    pub(super) fn charge(&mut self, nanos: u64) {
+        self.work.nanos += nanos;
     }
 
     /// Grants `credit` on a link of `conn`.
@@ -109,7 +118,8 @@ impl Fabric {
     /// Whether deferred work must be done before the turn ends.
     pub(super) fn has_deferred_work(&self) -> bool {
         let has_answers = !(self.sent_settled.is_empty() && self.too_large.is_empty());
-        has_answers || !self.freed.is_empty() || !self.refused.is_empty() || !self.discharged.is_empty()
+        let has_commands = !(self.discharged.is_empty() && self.halted.is_empty() && self.described.is_empty());
+        has_answers || has_commands || !self.freed.is_empty() || !self.refused.is_empty()
     }
 
     /// Answers an attach once the homes of all its addresses have answered. The shard reports a
@@ -352,17 +362,102 @@ impl Fabric {
 }
 
 impl Links for Fabric {
-    fn recalled(&mut self, attachment: AttachmentId, description: &[u8]) {
-        if let Some(batch) = self.remote(attachment) {
-            return batch.push(Command::Recalled { attachment, description: description.into() });
+    #[inline]
+    fn transfer(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
+        if consumer.shard != self.index {
+            let command = ToLink::Transfer { attachment: consumer, delivery: *delivery };
+            self.outboxes[consumer.shard as usize].push_to_link(&command);
+            return true;
         }
+        if self.partial_deliveries.has(consumer) {
+            if !delivery.aborted {
+                return false;
+            }
+            self.partial_deliveries.forget(consumer);
+        }
+        self.write(consumer, delivery)
+    }
+
+    #[inline(always)]
+    fn send(&mut self, command: ToLink<'_>) {
+        let shard = command.shard();
+        if shard == self.index {
+            self.receive_link(command);
+        } else {
+            self.outboxes[shard as usize].push_to_link(&command);
+        }
+    }
+}
+
+impl Fabric {
+    /// A command for a link, or for a connection, of this shard.
+    #[inline(always)]
+    pub(super) fn receive_link(&mut self, command: ToLink<'_>) {
+        match command {
+            ToLink::Attached { attachment, answer } => self.attached(attachment, answer),
+            ToLink::Recalled { attachment, description } => self.recalled(attachment, description),
+            ToLink::Unsettled { attachment, unsettled } => self.unsettled(attachment, unsettled),
+            ToLink::Name { attachment, number, again } => self.name(attachment, number, again),
+            ToLink::Transfer { attachment, delivery } => self.dispatch_to_link(attachment, &delivery),
+            ToLink::Settled { attachment, token } => self.confirm(attachment, token),
+            ToLink::Settle { attachment, delivery_id, outcome } => self.settle(attachment, delivery_id, &outcome),
+            ToLink::Provisional { attachment, delivery_id, transaction, outcome } => {
+                self.provisional(attachment, delivery_id, transaction, &outcome);
+            }
+            ToLink::Discharged { transaction, result } => self.discharged.push((transaction, result)),
+            ToLink::Taken { attachment, count } => self.taken(attachment, count),
+            ToLink::Open { attachment, open } => self.open(attachment, open),
+            ToLink::Room { attachment, room } => self.room(attachment, room),
+            ToLink::Hold { attachment, hold } => self.set_held(attachment, hold),
+            ToLink::Drained { attachment } => self.drained(attachment),
+            ToLink::Halted { attachment } => self.halted.push(attachment),
+            ToLink::Left { attachment } => self.finish_detach(attachment),
+            ToLink::Close { attachment, error } => self.close(attachment, &error),
+            ToLink::Described { question, found } => self.described.push((question, found)),
+        }
+    }
+
+    /// Handles a delivery from the home of an address for a link of this shard. If it finds no
+    /// room, it is returned, and so are all that follow until the home has halted: this keeps the
+    /// order. A later part of a long delivery cannot be returned: it waits here, and its home has
+    /// to pause.
+    fn dispatch_to_link(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
+        let Some(state) = self.attachments.get_mut(attachment) else {
+            // The consumer ended while the delivery was in flight.
+            let Some(home) = self.attachments.left(attachment) else { return };
+            return self.send_back(home, attachment, *delivery);
+        };
+        let home = state.home;
+        if !delivery.first {
+            if self.partial_deliveries.has(attachment) || !Links::transfer(self, attachment, delivery) {
+                self.partial_deliveries.push(attachment, delivery);
+                self.outboxes[home as usize].push_to_home(&ToHome::Stall { attachment });
+            }
+        } else if state.refusing || !Links::transfer(self, attachment, delivery) {
+            if let Some(state) = self.attachments.get_mut(attachment) {
+                state.refusing = true;
+            }
+            self.send_back(home, attachment, *delivery);
+        } else if delivery.more {
+            self.outboxes[home as usize].push_to_home(&ToHome::Begun { attachment });
+        }
+    }
+
+    fn send_back(&mut self, home: u16, attachment: AttachmentId, delivery: Delivery<'_>) {
+        self.outboxes[home as usize].push_to_home(&ToHome::Refused { attachment, delivery });
+    }
+}
+
+/// The commands to links.
+impl Fabric {
+    fn recalled(&mut self, attachment: AttachmentId, description: &[u8]) {
         let Some(conn) =
             self.attachments.get(attachment).and_then(|attachment| self.conns.get_mut(attachment.conn as usize))
         else {
             return;
         };
         let Some(description) = Description::decode(description) else { return };
-        let may = check_right(conn, Operation::Recv, &description.wanted);
+        let may = conn.check_right(Operation::Recv, &description.wanted);
         let Some(link) = conn.attaching.as_deref().map(|attaching| attaching.link) else { return };
         conn.claim(link, &description.wanted);
         let Some(attaching) = conn.attaching.as_deref_mut() else { return };
@@ -371,9 +466,6 @@ impl Links for Fabric {
     }
 
     fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
-        if let Some(batch) = self.remote(attachment) {
-            return batch.push(Command::Attached { attachment, answer: answer.map_err(Box::new) });
-        }
         let Some(state) = self.attachments.get_mut(attachment) else { return };
         state.attached = answer.is_ok();
         let state = *state;
@@ -394,9 +486,6 @@ impl Links for Fabric {
     }
 
     fn unsettled(&mut self, attachment: AttachmentId, unsettled: Unsettled) {
-        if let Some(batch) = self.remote(attachment) {
-            return batch.push(Command::Unsettled { attachment, unsettled });
-        }
         let conn = self.attachments.get(attachment).map(|attachment| attachment.conn);
         let conn = conn.and_then(|conn| self.conns.get_mut(conn as usize));
         if let Some(attaching) = conn.and_then(|conn| conn.attaching.as_mut()) {
@@ -405,42 +494,13 @@ impl Links for Fabric {
     }
 
     fn name(&mut self, consumer: AttachmentId, number: u64, again: bool) {
-        if let Some(batch) = self.remote(consumer) {
-            batch.push(Command::Name { attachment: consumer, number, again });
-        } else if let Some(attachment) = self.attachments.get_mut(consumer) {
+        if let Some(attachment) = self.attachments.get_mut(consumer) {
             attachment.name = Some((number, again));
         }
     }
 
-    fn settled(&mut self, consumer: AttachmentId, token: u64) {
-        if let Some(batch) = self.remote(consumer) {
-            batch.push(Command::Settled { attachment: consumer, token });
-        } else {
-            self.confirm(consumer, token);
-        }
-    }
-
-    #[inline]
-    fn transfer(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
-        if let Some(batch) = self.remote(consumer) {
-            batch.push_transfer(consumer, delivery);
-            return true;
-        }
-        if self.partial_deliveries.has(consumer) {
-            if !delivery.aborted {
-                return false;
-            }
-            self.partial_deliveries.forget(consumer);
-        }
-        self.write(consumer, delivery)
-    }
-
     #[inline]
     fn settle(&mut self, producer: AttachmentId, delivery_id: u32, outcome: &Outcome) {
-        if let Some(batch) = self.remote(producer) {
-            batch.push(Command::Settle { attachment: producer, delivery_id, outcome: outcome.clone() });
-            return;
-        }
         let Some(attachment) = self.attachments.get_mut(producer) else { return };
         attachment.unanswered = attachment.unanswered.saturating_sub(1);
         let (conn, link) = (attachment.conn, attachment.link);
@@ -452,10 +512,6 @@ impl Links for Fabric {
 
     #[cold]
     fn provisional(&mut self, producer: AttachmentId, delivery_id: u32, transaction: TransactionId, outcome: &Outcome) {
-        if let Some(batch) = self.remote(producer) {
-            let outcome = outcome.clone();
-            return batch.push(Command::Provisional { attachment: producer, delivery_id, transaction, outcome });
-        }
         let Some(attachment) = self.attachments.get_mut(producer) else { return };
         attachment.unanswered = attachment.unanswered.saturating_sub(1);
         let (conn, link) = (attachment.conn, attachment.link);
@@ -466,29 +522,14 @@ impl Links for Fabric {
         }
     }
 
-    #[cold]
-    fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {
-        if transaction.shard == self.index {
-            self.discharged.push((transaction, result));
-        } else if let Some(batch) = self.outboxes.get_mut(transaction.shard as usize) {
-            batch.push(Command::Discharged { transaction, error: result.err().map(Box::new) });
-        }
-    }
-
     fn taken(&mut self, producer: AttachmentId, count: u32) {
-        if let Some(batch) = self.remote(producer) {
-            batch.push(Command::Taken { attachment: producer, count });
-        } else if let Some(attachment) = self.attachments.get(producer) {
+        if let Some(attachment) = self.attachments.get(producer) {
             let (conn, link) = (attachment.conn, attachment.link);
             self.link_taken(conn, link, count);
         }
     }
 
     fn open(&mut self, producer: AttachmentId, open: bool) {
-        if let Some(batch) = self.remote(producer) {
-            batch.push(Command::Open { attachment: producer, open });
-            return;
-        }
         let Some(attachment) = self.attachments.get(producer).copied() else { return };
         let Some(state) = self.conns.get_mut(attachment.conn as usize) else { return };
         // The anonymous terminus has credit regardless of its addresses (`contracts.md` 7).
@@ -502,10 +543,6 @@ impl Links for Fabric {
     }
 
     fn room(&mut self, producer: AttachmentId, room: u32) {
-        if let Some(batch) = self.remote(producer) {
-            batch.push(Command::Room { attachment: producer, room });
-            return;
-        }
         let Some(attachment) = self.attachments.get(producer).copied() else { return };
         let Some(state) = self.conns.get_mut(attachment.conn as usize) else { return };
         if let Some(Link::Producer { .. }) = state.links.get(attachment.link as usize)
@@ -516,10 +553,6 @@ impl Links for Fabric {
     }
 
     fn set_held(&mut self, producer: AttachmentId, hold: Hold) {
-        if let Some(batch) = self.remote(producer) {
-            batch.push(Command::Hold { attachment: producer, hold });
-            return;
-        }
         let Some(attachment) = self.attachments.get_mut(producer) else { return };
         if attachment.held != hold {
             let before = std::mem::replace(&mut attachment.held, hold);
@@ -529,9 +562,7 @@ impl Links for Fabric {
     }
 
     fn drained(&mut self, consumer: AttachmentId) {
-        if let Some(batch) = self.remote(consumer) {
-            batch.push(Command::Drained { attachment: consumer });
-        } else if let Some(attachment) = self.attachments.get_mut(consumer) {
+        if let Some(attachment) = self.attachments.get_mut(consumer) {
             let (conn, link) = (attachment.conn, attachment.link);
             if std::mem::take(&mut attachment.draining) {
                 self.finish_drain(conn, link);
@@ -542,17 +573,7 @@ impl Links for Fabric {
         }
     }
 
-    fn halted(&mut self, consumer: AttachmentId) {
-        if let Some(batch) = self.remote(consumer) {
-            batch.push(Command::Halted { attachment: consumer });
-        }
-    }
-
     fn close(&mut self, attachment: AttachmentId, error: &Error) {
-        if let Some(batch) = self.remote(attachment) {
-            batch.push(Command::Close { attachment, error: Box::new(error.clone()) });
-            return;
-        }
         self.partial_deliveries.forget(attachment);
         let Some(gone) = self.attachments.get(attachment).copied() else { return };
         let attaching = self.conns.get(gone.conn as usize).and_then(|conn| conn.attaching.as_deref());
@@ -565,8 +586,8 @@ impl Links for Fabric {
         } else if let Some(state) = self.attachments.get_mut(attachment)
             && !std::mem::replace(&mut state.detaching, true)
         {
-            let entry = Command::Detach { attachment, ending: Ending::ByNode, closed: false };
-            self.outboxes[gone.home as usize].push(entry);
+            let command = ToHome::Detach { attachment, ending: Ending::ByNode, closed: false };
+            self.outboxes[gone.home as usize].push_to_home(&command);
         }
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);

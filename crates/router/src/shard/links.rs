@@ -1,15 +1,15 @@
 //! Links in use: deliveries, credit and outcomes between the protocol machine and the router.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
-use enmasse_amqp::types::{Error, Modified, Outcome, condition};
+use enmasse_amqp::types::{Modified, Outcome};
 
-use super::batch::Command;
 use super::conn::Link;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
-use crate::core::{AddressKind, Arrival, AttachmentId, AttachmentRole, Delivery, Links, Origin, home_of_token};
+use crate::core::{AddressKind, Arrival, AttachmentId, AttachmentRole, Origin, ToHome, home_of_token};
 use crate::table::AddressEntry;
 
 impl Shard {
@@ -73,11 +73,7 @@ impl Shard {
         {
             return;
         }
-        if home == self.fabric.index {
-            self.router.deliver(attachment, arrival, &mut self.fabric);
-        } else {
-            self.fabric.outboxes[home as usize].push_arrival(attachment, &arrival);
-        }
+        self.send_to_home(home, ToHome::Deliver { attachment, arrival });
     }
 
     /// Handles outcomes that the peer reports for our deliveries.
@@ -113,8 +109,8 @@ impl Shard {
         if home == self.fabric.index || tokens.len() == 1 {
             tokens.iter().for_each(|token| self.report_outcome(*token, outcome));
         } else {
-            let entry = Command::Outcomes { tokens: tokens.to_vec(), outcome: outcome.clone() };
-            self.fabric.outboxes[home as usize].push(entry);
+            let (tokens, outcome) = (Cow::Borrowed(tokens), Cow::Borrowed(outcome));
+            self.send_to_home(home, ToHome::Outcomes { tokens, outcome });
         }
     }
 
@@ -150,12 +146,7 @@ impl Shard {
 
     #[inline]
     pub(super) fn report_outcome(&mut self, token: u64, outcome: &Outcome) {
-        let home = home_of_token(token);
-        if home == self.fabric.index {
-            self.router.outcome(token, outcome, &mut self.fabric);
-        } else {
-            self.fabric.outboxes[home as usize].push(Command::Outcome { token, outcome: outcome.clone() });
-        }
+        self.send_to_home(home_of_token(token), ToHome::Outcome { token, outcome: Cow::Borrowed(outcome) });
     }
 
     /// Handles a flow of the peer for a link that we send to. A flow without `drain` cancels an
@@ -200,15 +191,18 @@ impl Shard {
         let drain = std::mem::take(&mut state.drain);
         state.draining |= drain;
         let (home, limit) = (state.home, state.dispatched.wrapping_add(credit));
-        if home == self.fabric.index {
-            self.router.credit(attachment, limit, drain, &mut self.fabric);
-        } else {
-            self.fabric.outboxes[home as usize].push(Command::Credit { attachment, limit, drain });
+        self.send_to_home(home, ToHome::Credit { attachment, limit, drain });
+    }
+
+    /// The homes of attachments that returned deliveries have halted them.
+    pub(super) fn restart_halted(&mut self) {
+        while let Some(attachment) = self.fabric.halted.pop() {
+            self.restart(attachment);
         }
     }
 
     /// The home has stopped sending to an attachment that returns deliveries: none is in flight.
-    pub(super) fn halted(&mut self, attachment: AttachmentId) {
+    fn restart(&mut self, attachment: AttachmentId) {
         let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.refusing = false;
         let drain = std::mem::take(&mut state.drain);
@@ -234,32 +228,6 @@ impl Shard {
         }
     }
 
-    /// Handles a delivery from the home of an address for a link of this shard. If it finds no
-    /// room, it is returned, and so are all that follow until the home has halted: this keeps the
-    /// order. A later part of a long delivery cannot be returned: it waits here, and its home has
-    /// to pause.
-    pub(super) fn dispatch_to_link(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
-        let Some(state) = self.fabric.attachments.get_mut(attachment) else {
-            // The consumer ended while the delivery was in flight.
-            let Some(home) = self.fabric.attachments.left(attachment) else { return };
-            return self.send_back(home, attachment, delivery);
-        };
-        let home = state.home;
-        if !delivery.first {
-            if self.fabric.partial_deliveries.has(attachment) || !self.fabric.transfer(attachment, delivery) {
-                self.fabric.partial_deliveries.push(attachment, delivery);
-                self.fabric.outboxes[home as usize].push(Command::Stall { attachment });
-            }
-        } else if state.refusing || !self.fabric.transfer(attachment, delivery) {
-            if let Some(state) = self.fabric.attachments.get_mut(attachment) {
-                state.refusing = true;
-            }
-            self.send_back(home, attachment, delivery);
-        } else if delivery.more {
-            self.fabric.outboxes[home as usize].push(Command::Begun { attachment });
-        }
-    }
-
     /// Writes waiting parts of a delivery while there is room. Returns whether none is left.
     fn retry_parts(&mut self, attachment: AttachmentId) -> bool {
         while let Some(part) = self.fabric.partial_deliveries.front(attachment) {
@@ -271,10 +239,6 @@ impl Shard {
         true
     }
 
-    fn send_back(&mut self, home: u16, attachment: AttachmentId, delivery: &Delivery<'_>) {
-        self.fabric.outboxes[home as usize].push_refused(attachment, delivery);
-    }
-
     pub(super) fn attach_link(
         &mut self,
         attachment: AttachmentId,
@@ -283,22 +247,13 @@ impl Shard {
         role: AttachmentRole,
     ) {
         let sends = matches!(role, AttachmentRole::Producer { .. });
-        if home == self.fabric.index {
-            self.router.attach(attachment, entry.declared(), role, &mut self.fabric);
-        } else {
-            let address = Arc::clone(entry);
-            self.fabric.outboxes[home as usize].push(Command::Attach { attachment, address, role });
-        }
+        self.send_to_home(home, ToHome::Attach { attachment, address: entry.declared(), role });
         if sends
             && entry.kind == AddressKind::Topic
             && let Some(origin) =
                 self.fabric.attachments.get(attachment).map(|attachment| self.origin(self.id(attachment.conn)))
         {
-            if home == self.fabric.index {
-                self.router.set_origin(attachment, origin);
-            } else {
-                self.fabric.outboxes[home as usize].push(Command::Origin { attachment, origin });
-            }
+            self.send_to_home(home, ToHome::Origin { attachment, origin });
         }
     }
 
@@ -317,9 +272,4 @@ impl Shard {
 /// The full name that a producer sends to, if receivers of the address may filter by name.
 pub(super) fn full_name(entry: &AddressEntry, name: &str) -> Option<Arc<str>> {
     entry.covers_below().then(|| Arc::from(name))
-}
-
-pub(super) fn not_found(name: &str) -> Error {
-    let shown: String = name.chars().take(200).collect();
-    Error::new(condition::NOT_FOUND, format!("no address \"{shown}\" in this address space: declare it first"))
 }

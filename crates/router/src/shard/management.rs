@@ -14,17 +14,14 @@ use std::sync::Arc;
 
 use enmasse_amqp::codec::{decode_message, decode_state, encode_message, encode_value};
 use enmasse_amqp::connection::{Incoming, LinkId};
-use enmasse_amqp::types::{
-    Attach, Body, DeliveryState, Error, Message, MessageId, Outcome, Properties, Target, Value, condition,
-};
+use enmasse_amqp::types::{Attach, Body, DeliveryState, Error, Message, Outcome, Properties, Target, Value, condition};
 
-use super::batch::Command;
-use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link};
+use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link, ManagementRequest, Question};
 use super::terminus::{Terminus, reply};
 use super::terms::whole;
 use super::window::Window;
 use super::{ConnId, Shard};
-use crate::core::{AddressDescription, AddressKey, AddressKind};
+use crate::core::{AddressDescription, AddressKind, QuestionId, ToHome};
 use crate::plan::Operation;
 use crate::table::{AddressEntry, Space};
 
@@ -50,33 +47,6 @@ const NOT_FOUND: i32 = 404;
 const NOT_IMPLEMENTED: i32 = 501;
 const UNAVAILABLE: i32 = 503;
 
-/// Identifies a question to the home of an address.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QuestionId {
-    /// the shard of the connection
-    shard: u16,
-    /// key of the connection there
-    conn: u32,
-    /// never reused by that shard
-    number: u64,
-}
-
-/// A request that waits for the home of an address.
-pub(super) struct Question {
-    pub(super) number: u64,
-    pub(super) link: LinkId,
-    request: Request,
-    entry: Arc<AddressEntry>,
-}
-
-/// The parts of a request that its answer needs.
-struct Request {
-    /// `None`: it was sent settled
-    delivery_id: Option<u32>,
-    reply_to: String,
-    correlation_id: Option<MessageId>,
-}
-
 /// The response to a request.
 struct Answer {
     status: i32,
@@ -93,7 +63,7 @@ impl Answer {
         Self { status, text: text.into(), body: Value::Map(Vec::new()) }
     }
 
-    fn encode(self, request: &Request) -> Vec<u8> {
+    fn encode(self, request: &ManagementRequest) -> Vec<u8> {
         let properties = Properties {
             to: Some(request.reply_to.clone()),
             correlation_id: request.correlation_id.clone(),
@@ -308,12 +278,12 @@ impl Shard {
             return self.refuse_request(id, incoming.link, delivery_id, error);
         };
         let correlation_id = correlation_id.clone().or_else(|| message_id.clone());
-        let request = Request { delivery_id, reply_to: reply_to.clone(), correlation_id };
+        let request = ManagementRequest { delivery_id, reply_to: reply_to.clone(), correlation_id };
         self.ask(id, incoming.link, request, &message);
     }
 
     /// Answers a request, or sends a question to the home of its address.
-    fn ask(&mut self, id: ConnId, link: LinkId, request: Request, message: &Message) {
+    fn ask(&mut self, id: ConnId, link: LinkId, request: ManagementRequest, message: &Message) {
         let conn = &self.fabric.conns[id.key()];
         let requested = named(message, "operation").and_then(|operation| match operation {
             "READ" => self.read_of(conn, message).map(Some),
@@ -333,19 +303,13 @@ impl Shard {
             (Ok(None), None) => return,
             (Err(failed), _) => return self.respond(id, link, &request, failed),
         };
-        match entry.home.get().filter(|home| *home != self.fabric.index) {
-            Some(home) => {
-                self.questions += 1;
-                let (number, address) = (self.questions, entry.key);
-                let question = QuestionId { shard: self.fabric.index, conn: id.key, number };
-                self.fabric.conns[id.key()].questions.push(Question { number, link, request, entry });
-                self.fabric.outboxes[home as usize].push(Command::Describe { question, address });
-            }
-            None => {
-                let found = self.router.describe(entry.key);
-                self.describe_to(id, link, &request, &entry, found);
-            }
-        }
+        self.questions += 1;
+        let (number, address) = (self.questions, entry.key);
+        let question = QuestionId { shard: self.fabric.index, conn: id.key, number };
+        // One that has no home yet is not here either.
+        let home = entry.home.get().unwrap_or(self.fabric.index);
+        self.fabric.conns[id.key()].questions.push(Question { number, link, request, entry });
+        self.send_to_home(home, ToHome::Describe { question, address });
     }
 
     /// The address of a `READ`.
@@ -364,25 +328,25 @@ impl Shard {
         })
     }
 
-    /// Answers a question of another shard about an address whose home is here.
-    pub(super) fn describe(&mut self, question: QuestionId, address: AddressKey) {
-        let found = self.router.describe(address).map(Box::new);
-        self.fabric.outboxes[question.shard as usize].push(Command::Described { question, found });
+    /// The homes of addresses have answered.
+    pub(super) fn answer_questions(&mut self) {
+        for (question, found) in std::mem::take(&mut self.fabric.described) {
+            self.answer_question(question, found);
+        }
     }
 
-    /// The home of an address has answered.
-    pub(super) fn described(&mut self, question: QuestionId, found: Option<&AddressDescription>) {
+    fn answer_question(&mut self, question: QuestionId, found: Option<AddressDescription>) {
         let Some(conn) = self.fabric.conns.get_mut(question.conn as usize) else { return };
         let Some(at) = conn.questions.iter().position(|requested| requested.number == question.number) else { return };
         let Question { link, request, entry, .. } = conn.questions.swap_remove(at);
-        self.describe_to(self.id(question.conn), link, &request, &entry, found.cloned());
+        self.describe_to(self.id(question.conn), link, &request, &entry, found);
     }
 
     fn describe_to(
         &mut self,
         id: ConnId,
         link: LinkId,
-        request: &Request,
+        request: &ManagementRequest,
         entry: &AddressEntry,
         found: Option<AddressDescription>,
     ) {
@@ -396,7 +360,7 @@ impl Shard {
     }
 
     /// Sends an answer to the destination that the request names.
-    fn respond(&mut self, id: ConnId, link: LinkId, request: &Request, answer: Answer) {
+    fn respond(&mut self, id: ConnId, link: LinkId, request: &ManagementRequest, answer: Answer) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let own = conn.dynamic.iter().find(|node| node.called.as_deref() == Some(&request.reply_to));
         let to = own.map_or_else(|| request.reply_to.clone(), |node| node.entry.name.to_string());

@@ -19,9 +19,11 @@ mod creating;
 mod departing;
 mod discharging;
 mod dynamic;
+mod errors;
 mod event;
 mod fabric;
 mod guesses;
+mod link_names;
 mod links;
 mod login;
 mod management;
@@ -31,12 +33,15 @@ mod partial_deliveries;
 mod placement;
 mod recovered_queues;
 mod renewing;
+mod resumable;
 mod resuming;
 mod revoking;
 mod stored;
 mod subscribing;
 mod terminus;
 mod terms;
+mod traffic;
+mod transactions;
 mod window;
 mod work;
 
@@ -49,23 +54,24 @@ use enmasse_amqp::types::Error;
 
 pub use batch::CommandBatch;
 pub use conn::Peer;
-pub use creating::{CREATE_TIMEOUT_MS, WantedAddress};
+pub use creating::CREATE_TIMEOUT_MS;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
-pub use event::{Fact, LoginSubject, Request};
+pub use event::{Fact, LoginSubject, Request, WantedAddress};
 pub use guesses::{Attempt, Guesses};
-pub use names::LinkNames;
+pub use link_names::LinkNames;
 pub use placement::Load;
 pub use recovered_queues::{Changes, Openings, RecoveredQueues};
 pub use stored::StoredAddressChange;
 pub use work::InputProgress;
 
-use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router};
+use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router, ToHome, ToLink};
 use crate::table::{SpaceKey, Table, TrafficCounts};
 use batch::Command;
 use conn::Conn;
 use departing::{Departing, Departures, ending_by};
 use discharging::Discharges;
 use fabric::Fabric;
+use link_names::LinkTakeover;
 use work::{ATTACH_NANOS, DELIVERY_NANOS, RELEASE_NANOS, Work};
 
 /// Unwritten output, in bytes, above which a connection is congested: its consumers get no
@@ -442,77 +448,75 @@ impl Shard {
     }
 
     /// A batch from another shard.
+    ///
+    /// # Panics
+    /// If it holds anything that no shard has encoded, which is a defect.
     pub fn receive(&mut self, batch: &CommandBatch) {
-        for entry in &batch.commands {
-            self.receive_command(batch, entry);
+        for command in batch.commands() {
+            match command {
+                Ok(Command::ToHome(command)) => self.receive_home(command),
+                Ok(Command::ToLink(command)) => self.fabric.receive_link(command),
+                Ok(Command::LinkTakeover(LinkTakeover::Steal { name, from, theft })) => {
+                    self.confirm_theft(name, from, theft);
+                }
+                Ok(Command::LinkTakeover(LinkTakeover::Confirm { theft })) => self.confirm_taken(theft),
+                Err(malformed) => panic!("{malformed}"),
+            }
         }
     }
 
-    fn receive_command(&mut self, batch: &CommandBatch, entry: &Command) {
+    /// A command for the home of an address: it is handled at once if that is here.
+    #[inline(always)]
+    fn send_to_home(&mut self, home: u16, command: ToHome<'_>) {
+        if home == self.fabric.index {
+            self.receive_home(command);
+        } else {
+            self.fabric.outboxes[home as usize].push_to_home(&command);
+        }
+    }
+
+    /// A command for an address, or for a part of a transaction, of which this is the home.
+    #[inline(always)]
+    fn receive_home(&mut self, command: ToHome<'_>) {
         let Self { router, fabric, .. } = self;
-        match entry {
-            Command::Deliver { attachment, arrival } => router.deliver(*attachment, batch.arrival(arrival), fabric),
-            Command::Transfer { attachment, delivery } => self.dispatch_to_link(*attachment, &batch.delivery(delivery)),
-            Command::Outcome { token, outcome } => router.outcome(*token, outcome, fabric),
-            Command::Outcomes { tokens, outcome } => {
-                tokens.iter().for_each(|token| router.outcome(*token, outcome, fabric));
+        match command {
+            ToHome::Attach { attachment, address, role } => router.attach(attachment, address, role, fabric),
+            ToHome::Origin { attachment, origin } => router.set_origin(attachment, origin),
+            ToHome::Recall { attachment, names } => router.recall(attachment, &names, fabric),
+            ToHome::Detach { attachment, ending, closed } => self.leave_address(attachment, ending, closed),
+            ToHome::Relinquish { tokens, ending, oldest } => router.relinquish(&tokens, ending, oldest, fabric),
+            ToHome::Credit { attachment, limit, drain } => router.credit(attachment, limit, drain, fabric),
+            ToHome::Deliver { attachment, arrival } => router.deliver(attachment, arrival, fabric),
+            ToHome::Outcome { token, outcome } => router.outcome(token, &outcome, fabric),
+            ToHome::Outcomes { tokens, outcome } => {
+                tokens.iter().for_each(|token| router.outcome(*token, &outcome, fabric));
             }
-            Command::Settle { attachment, delivery_id, outcome } => fabric.settle(*attachment, *delivery_id, outcome),
-            Command::Taken { attachment, count } => fabric.taken(*attachment, *count),
-            Command::Credit { attachment, limit, drain } => router.credit(*attachment, *limit, *drain, fabric),
-            Command::Attach { attachment, address, role } => {
-                router.attach(*attachment, address.declared(), role.clone(), fabric)
+            ToHome::OutcomeUnsettled { attachment, token, outcome } => {
+                router.outcome_unsettled(attachment, token, &outcome, fabric);
             }
-            Command::Origin { attachment, origin } => router.set_origin(*attachment, origin.clone()),
-            Command::Recall { attachment, names } => router.recall(*attachment, names, fabric),
-            Command::NameDelivery { attachment, delivery_id, tag } => {
-                router.name_delivery(*attachment, *delivery_id, tag)
+            ToHome::Refused { attachment, delivery } => router.refused(attachment, &delivery, fabric),
+            ToHome::Begun { attachment } => router.begun(attachment, fabric),
+            ToHome::Stall { attachment } => router.stall(attachment),
+            ToHome::DeleteAddress { address } => router.delete_address(address, &errors::deleted(), fabric),
+            ToHome::Describe { question, address } => {
+                let found = router.describe(address);
+                fabric.send(ToLink::Described { question, found });
             }
-            Command::ForgetTag { attachment, tag } => router.forget_tag(*attachment, tag),
-            Command::OutcomeUnsettled { attachment, token, outcome } => {
-                router.outcome_unsettled(*attachment, *token, outcome, fabric);
+            ToHome::NameDelivery { attachment, delivery_id, tag } => {
+                router.name_delivery(attachment, delivery_id, tag);
             }
-            Command::Unsettled { attachment, unsettled } => fabric.unsettled(*attachment, unsettled.clone()),
-            Command::Name { attachment, number, again } => fabric.name(*attachment, *number, *again),
-            Command::Settled { attachment, token } => fabric.confirm(*attachment, *token),
-            Command::GiveBack { tokens, ending, oldest } => router.relinquish(tokens, *ending, *oldest, fabric),
-            Command::Detach { attachment, ending, closed } => self.leave_address(*attachment, *ending, *closed),
-            Command::Refused { attachment, delivery } => router.refused(*attachment, &batch.delivery(delivery), fabric),
-            Command::Begun { attachment } => router.begun(*attachment, fabric),
-            Command::Stall { attachment } => router.stall(*attachment),
-            Command::Retire { address } => router.delete_address(*address, &apply::deleted(), fabric),
-            Command::Recalled { attachment, description } => fabric.recalled(*attachment, description),
-            Command::Attached { attachment, answer } => {
-                fabric.attached(*attachment, answer.clone().map_err(|error| *error));
+            ToHome::ForgetTag { attachment, tag } => router.forget_tag(attachment, tag),
+            ToHome::Declare { transaction } => router.declare(transaction),
+            ToHome::Post { attachment, transaction, arrival } => {
+                router.post_delivery(attachment, transaction, arrival, fabric);
             }
-            Command::Steal { name, from, theft } => self.confirm_theft(*name, *from, *theft),
-            Command::Confirm { theft } => self.confirm_taken(*theft),
-            Command::Describe { question, address } => self.describe(*question, *address),
-            Command::Described { question, found } => self.described(*question, found.as_deref()),
-            Command::Declare { transaction } => router.declare(*transaction),
-            Command::Post { attachment, transaction, arrival } => {
-                router.post_delivery(*attachment, *transaction, batch.arrival(arrival), fabric);
+            ToHome::RetireDelivery { transaction, token, outcome, settled } => {
+                router.retire_delivery(transaction, token, &outcome, settled, fabric);
             }
-            Command::RetireDelivery { transaction, token, outcome, settled } => {
-                router.retire_delivery(*transaction, *token, outcome, *settled, fabric);
-            }
-            Command::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(*transaction), cause),
-            Command::Touch { transaction } => router.note_transaction_use(*transaction),
-            Command::Prepare { transaction } => router.prepare(*transaction, fabric),
-            Command::Discharge { transaction, fail } => router.discharge(*transaction, *fail, fabric),
-            Command::Provisional { attachment, delivery_id, transaction, outcome } => {
-                fabric.provisional(*attachment, *delivery_id, *transaction, outcome);
-            }
-            Command::Discharged { transaction, error } => {
-                fabric.discharged(*transaction, error.as_deref().map_or(Ok(()), |error| Err(error.clone())));
-            }
-            Command::Open { attachment, open } => fabric.open(*attachment, *open),
-            Command::Room { attachment, room } => fabric.room(*attachment, *room),
-            Command::Hold { attachment, hold } => fabric.set_held(*attachment, *hold),
-            Command::Drained { attachment } => fabric.drained(*attachment),
-            Command::Halted { attachment } => self.halted(*attachment),
-            Command::Left { attachment } => fabric.finish_detach(*attachment),
-            Command::Close { attachment, error } => fabric.close(*attachment, error),
+            ToHome::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(transaction), &cause),
+            ToHome::NoteTransactionUse { transaction } => router.note_transaction_use(transaction),
+            ToHome::Prepare { transaction } => router.prepare(transaction, fabric),
+            ToHome::Discharge { transaction, fail } => router.discharge(transaction, fail, fabric),
         }
     }
 
@@ -544,6 +548,8 @@ impl Shard {
             self.report_pending_outcomes();
             self.resume_freed();
             self.answer_discharges();
+            self.restart_halted();
+            self.answer_questions();
             self.router.process_dirty(&mut self.fabric);
         }
         self.router.turn(&mut self.fabric);

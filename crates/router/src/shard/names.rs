@@ -10,92 +10,13 @@
 //! that it has processed all earlier commands of that shard. Then all homes have removed the older
 //! link, and an exclusive consumer or a durable subscription can be taken over.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use enmasse_amqp::connection::LinkId;
-use enmasse_amqp::types::{Attach, Error, Role, condition};
+use enmasse_amqp::types::{Attach, Error, condition};
 
-use super::batch::Command;
 use super::departing::Departure;
+use super::link_names::{LinkHolder, LinkName, LinkTakeover, LinkTheft, Stealing};
 use super::{ConnId, Shard};
 use crate::core::Ending;
-
-/// Parts of the registry. Each has its own lock, so that shards seldom contend.
-const PARTS: usize = 64;
-
-/// The digest of the identity of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LinkName(u128);
-
-/// The link that has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LinkHolder {
-    pub(super) shard: u16,
-    pub(super) conn: ConnId,
-    pub(super) link: LinkId,
-}
-
-/// An attach that takes a link over, distinguished from others of the same link by a number of its
-/// own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LinkTheft {
-    holder: LinkHolder,
-    number: u64,
-}
-
-/// The links of all shards by name.
-#[derive(Debug)]
-pub struct LinkNames {
-    parts: Vec<Mutex<HashMap<LinkName, LinkHolder>>>,
-    keys: [RandomState; 2],
-}
-
-impl Default for LinkNames {
-    fn default() -> Self {
-        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        Self { parts, keys: [RandomState::new(), RandomState::new()] }
-    }
-}
-
-impl LinkNames {
-    fn digest(&self, space: u32, user: Option<&str>, container: &str, attach: &Attach) -> LinkName {
-        let sends = attach.role == Role::Sender;
-        let [high, low] = &self.keys;
-        let digest = |key: &RandomState| key.hash_one((space, user, container, attach.name.as_str(), sends));
-        LinkName(u128::from(digest(high)) << 64 | u128::from(digest(low)))
-    }
-
-    // A poisoned lock means a thread died while it held it, and then the process is ending.
-    fn part(&self, name: LinkName) -> MutexGuard<'_, HashMap<LinkName, LinkHolder>> {
-        self.parts[name.0 as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Registers a link under a name; returns the earlier holder.
-    fn take(&self, name: LinkName, holder: LinkHolder) -> Option<LinkHolder> {
-        self.part(name).insert(name, holder)
-    }
-
-    /// Removes a name, if this link still has it.
-    pub(super) fn unregister(&self, name: LinkName, holder: LinkHolder) {
-        let mut part = self.part(name);
-        if part.get(&name) == Some(&holder) {
-            part.remove(&name);
-        }
-    }
-}
-
-/// An attach that waits until all shards have processed the end of the link that it takes over.
-pub(super) struct Stealing {
-    pub(super) link: LinkId,
-    number: u64,
-    attach: Box<Attach>,
-    /// the link it takes over
-    from: LinkHolder,
-    /// shards that have not confirmed
-    waits_for: usize,
-}
 
 /// The error of a link that is attached elsewhere.
 pub(super) fn stolen() -> Error {
@@ -126,7 +47,7 @@ impl Shard {
         conn.settled_here = true;
         conn.stealing = Some(Box::new(Stealing { link, number, attach, from, waits_for }));
         let theft = LinkTheft { holder, number };
-        self.fabric.outboxes[from.shard as usize].push(Command::Steal { name, from, theft });
+        self.fabric.outboxes[from.shard as usize].push_takeover(&LinkTakeover::Steal { name, from, theft });
         None
     }
 
@@ -142,10 +63,10 @@ impl Shard {
     /// proves that the shard has processed all earlier commands from here.
     pub(super) fn confirm_theft(&mut self, name: LinkName, from: LinkHolder, theft: LinkTheft) {
         if let Some(from) = self.end_stolen_link(from, name) {
-            return self.fabric.outboxes[from.shard as usize].push(Command::Steal { name, from, theft });
+            return self.fabric.outboxes[from.shard as usize].push_takeover(&LinkTakeover::Steal { name, from, theft });
         }
         for shard in (0..self.fabric.outboxes.len() as u16).filter(|shard| *shard != self.fabric.index) {
-            self.fabric.outboxes[shard as usize].push(Command::Confirm { theft });
+            self.fabric.outboxes[shard as usize].push_takeover(&LinkTakeover::Confirm { theft });
         }
     }
 
@@ -155,7 +76,7 @@ impl Shard {
         if shard == self.fabric.index {
             self.count_confirmation(theft);
         } else {
-            self.fabric.outboxes[shard as usize].push(Command::Confirm { theft });
+            self.fabric.outboxes[shard as usize].push_takeover(&LinkTakeover::Confirm { theft });
         }
     }
 
@@ -195,23 +116,5 @@ impl Shard {
         let departure = Departure { ending: Ending::ByClient, closed: false, error: Some(stolen()) };
         self.release(id, &[link], &departure);
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn link_name_belongs_to_its_last_holder_which_alone_can_release_it() {
-        let names = LinkNames::default();
-        let holder = |link| LinkHolder { shard: 0, conn: ConnId { key: 1, serial: 2 }, link: LinkId(link) };
-        let name = LinkName(7);
-        assert_eq!(names.take(name, holder(1)), None);
-        assert_eq!(names.take(name, holder(2)), Some(holder(1)));
-        names.unregister(name, holder(1));
-        assert_eq!(names.take(name, holder(3)), Some(holder(2)));
-        names.unregister(name, holder(3));
-        assert_eq!(names.take(name, holder(4)), None);
     }
 }

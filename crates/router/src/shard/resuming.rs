@@ -5,7 +5,7 @@
 //! expiry-policy `never` or a timeout. A sender must also use rcv-settle-mode `second`: with
 //! `first` its deliveries are settled at once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use enmasse_amqp::connection::{AttachReply, Incoming, LinkId, SessionId};
@@ -14,12 +14,11 @@ use enmasse_amqp::types::{
     TerminusExpiryPolicy,
 };
 
-use super::batch::Command;
 use super::conn::{Conn, Link};
 use super::fabric::Fabric;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
-use crate::core::{AddressKind, AttachmentId, Resume};
+use crate::core::{AddressKind, AttachmentId, Resume, ToHome};
 use crate::table::AddressEntry;
 
 /// Seconds for which messages are kept for a detached receiver that requests no time.
@@ -27,28 +26,6 @@ const HOLD_S: u32 = 300;
 /// Seconds for which tags of a detached sender are kept that requests no time. The maximum that any
 /// link may request.
 const KEEP_S: u32 = 7 * 24 * 3600;
-/// Deliveries that a sender may leave unsettled; at this number it gets no credit until it settles
-/// some.
-const UNSETTLED_MAX: u32 = 10_000;
-
-/// The resumable links of one connection.
-#[derive(Default)]
-pub(super) struct Resuming {
-    links: HashSet<u32>,
-    senders: HashMap<u32, SenderUnsettled>,
-    /// deliveries that their senders have not settled: link and tag
-    incoming: BTreeMap<(SessionId, u32), (u32, Vec<u8>)>,
-    /// deliveries whose outcome the home has yet to confirm, by token
-    outgoing: HashMap<u64, (u32, SessionId, u32)>,
-}
-
-/// The unsettled deliveries of a sender.
-#[derive(Clone, Copy, Default)]
-struct SenderUnsettled {
-    deliveries: u32,
-    /// credit to grant when it has settled some
-    withheld: u32,
-}
 
 /// The request of a link to be resumable at one address; `link` is the digest of its name.
 pub(super) fn requested(attach: &Attach, entries: &[Arc<AddressEntry>], link: u64) -> Option<Box<Resume>> {
@@ -108,51 +85,6 @@ impl Conn {
     }
 }
 
-impl Resuming {
-    fn forget(&mut self, link: u32) {
-        if self.links.remove(&link) {
-            self.senders.remove(&link);
-            self.incoming.retain(|_, (of, _)| *of != link);
-            self.outgoing.retain(|_, (of, ..)| *of != link);
-        }
-    }
-
-    /// Records a delivery that its sender has to settle.
-    fn note(&mut self, session: SessionId, id: u32, link: u32, tag: &[u8]) {
-        if self.incoming.insert((session, id), (link, tag.to_vec())).is_none() {
-            self.senders.entry(link).or_default().deliveries += 1;
-        }
-    }
-
-    /// A sender has settled a delivery. Returns its link, its tag, and the credit to grant.
-    fn settled(&mut self, session: SessionId, id: u32) -> Option<(u32, Vec<u8>, u32)> {
-        let (link, tag) = self.incoming.remove(&(session, id))?;
-        let sender = self.senders.entry(link).or_default();
-        sender.deliveries = sender.deliveries.saturating_sub(1);
-        let credit = if sender.deliveries < UNSETTLED_MAX { std::mem::take(&mut sender.withheld) } else { 0 };
-        Some((link, tag, credit))
-    }
-
-    /// The number of those `count` deliveries, which have left the window of a link, for which it
-    /// gets credit now.
-    pub(super) fn credited(&mut self, link: u32, count: u32) -> u32 {
-        match self.senders.get_mut(&link).filter(|sender| sender.deliveries >= UNSETTLED_MAX) {
-            Some(sender) => {
-                sender.withheld += count;
-                0
-            }
-            None => count,
-        }
-    }
-
-    /// Deliveries of a session between two ids (serial numbers, 2.8.9) that their sender has not
-    /// settled.
-    fn between(&self, session: SessionId, first: u32, last: u32) -> Vec<u32> {
-        let ids = |from: u32, to: u32| self.incoming.range((session, from)..=(session, to)).map(|((_, id), _)| *id);
-        if first <= last { ids(first, last).collect() } else { ids(first, u32::MAX).chain(ids(0, last)).collect() }
-    }
-}
-
 impl Shard {
     /// Processes a frame of a delivery if its link is resumable. `false`: it is not, and the caller
     /// delivers the frame.
@@ -201,23 +133,11 @@ impl Shard {
     }
 
     fn name_delivery(&mut self, attachment: AttachmentId, home: u16, (delivery_id, tag): (u32, &[u8])) {
-        if home == self.fabric.index {
-            self.router.name_delivery(attachment, delivery_id, tag);
-        } else {
-            self.fabric.outboxes[home as usize].push(Command::NameDelivery {
-                attachment,
-                delivery_id,
-                tag: tag.into(),
-            });
-        }
+        self.send_to_home(home, ToHome::NameDelivery { attachment, delivery_id, tag });
     }
 
     fn forget_tag(&mut self, attachment: AttachmentId, home: u16, tag: &[u8]) {
-        if home == self.fabric.index {
-            self.router.forget_tag(attachment, tag);
-        } else {
-            self.fabric.outboxes[home as usize].push(Command::ForgetTag { attachment, tag: tag.into() });
-        }
+        self.send_to_home(home, ToHome::ForgetTag { attachment, tag });
     }
 
     /// The peer has settled deliveries that it sent.
@@ -272,12 +192,7 @@ impl Shard {
 
     fn report_unsettled(&mut self, attachment: AttachmentId, token: u64, outcome: &Outcome) {
         let Some(home) = self.fabric.attachments.get(attachment).map(|attachment| attachment.home) else { return };
-        if home == self.fabric.index {
-            self.router.outcome_unsettled(attachment, token, outcome, &mut self.fabric);
-        } else {
-            let outcome = outcome.clone();
-            self.fabric.outboxes[home as usize].push(Command::OutcomeUnsettled { attachment, token, outcome });
-        }
+        self.send_to_home(home, ToHome::OutcomeUnsettled { attachment, token, outcome: Cow::Borrowed(outcome) });
     }
 }
 
@@ -301,45 +216,4 @@ impl Fabric {
 
 fn conn_of(fabric: &mut Fabric, id: ConnId) -> &mut Conn {
     &mut fabric.conns[id.key()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SESSION: SessionId = SessionId(0);
-
-    #[test]
-    fn a_sender_that_settles_nothing_gets_no_more_credit() {
-        let mut resuming = Resuming::default();
-        for id in 0..UNSETTLED_MAX {
-            assert_eq!(resuming.credited(7, 1), 1);
-            resuming.note(SESSION, id, 7, &id.to_be_bytes());
-        }
-        assert_eq!((resuming.credited(7, 3), resuming.credited(8, 3)), (0, 3), "other links keep their credit");
-        assert_eq!(resuming.settled(SESSION, 0), Some((7, vec![0; 4], 3)));
-        assert_eq!(resuming.settled(SESSION, 0), None);
-        assert_eq!(resuming.credited(7, 1), 1);
-    }
-
-    #[test]
-    fn ids_of_deliveries_wrap_around() {
-        let mut resuming = Resuming::default();
-        for id in [u32::MAX - 1, u32::MAX, 0, 1, 5] {
-            resuming.note(SESSION, id, 7, b"t");
-        }
-        assert_eq!(resuming.between(SESSION, u32::MAX, 1), [u32::MAX, 0, 1]);
-        assert_eq!(resuming.between(SESSION, 1, 4), [1]);
-        assert!(resuming.between(SessionId(1), 0, u32::MAX).is_empty());
-    }
-
-    #[test]
-    fn forgotten_link_leaves_no_unsettled_state() {
-        let mut resuming = Resuming::default();
-        resuming.links.insert(7);
-        resuming.note(SESSION, 1, 7, b"t");
-        resuming.outgoing.insert(9, (7, SESSION, 3));
-        resuming.forget(7);
-        assert!(resuming.incoming.is_empty() && resuming.outgoing.is_empty() && resuming.senders.is_empty());
-    }
 }

@@ -8,7 +8,6 @@ use super::departing::{Departing, Departure};
 use super::{ConnId, Shard};
 use crate::core::Ending;
 use crate::plan::Operation;
-use crate::shard::attach::check_right;
 
 impl Shard {
     /// Applies changed rights to a connection: links that they do not allow end with
@@ -24,7 +23,7 @@ impl Shard {
                 // Their rights are checked for each message and request.
                 Link::Vacant | Link::Anonymous(_) | Link::Coordinator(_) => return None,
             };
-            let error = check_right(conn, operation, claimed.as_deref()?).err()?;
+            let error = conn.check_right(operation, claimed.as_deref()?).err()?;
             Some((LinkId(link as u32), error))
         };
         let gone: Vec<(LinkId, Error)> = conn.claimed.iter().enumerate().filter_map(refused).collect();

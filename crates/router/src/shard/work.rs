@@ -6,7 +6,6 @@
 //! multicast message costs its sender one delivery for each consumer. Other work (a dispatched
 //! stored message, a batch of another shard) is charged to the connection that it serves.
 
-use super::fabric::Fabric;
 use super::{ConnId, Shard};
 
 /// A frame that was parsed and routed, and a delivery written to a connection.
@@ -38,14 +37,6 @@ pub(super) struct Work {
     pub(super) reading: bool,
     /// the cost of its work
     pub(super) nanos: u64,
-}
-
-impl Fabric {
-    /// Adds work done on behalf of the connection that is being read, if one is.
-    #[inline]
-    pub(super) fn charge(&mut self, nanos: u64) {
-        self.work.nanos += nanos;
-    }
 }
 
 impl Shard {

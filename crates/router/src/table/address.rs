@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::SpaceKey;
+use super::pattern::is_wildcard;
 use super::storage::Storage;
 use crate::core::{AddressKey, AddressKind, Declared};
+
+/// Bytes of the name of a declared address.
+const NAME_BYTES: std::ops::RangeInclusive<usize> = 1..=1_024;
 
 /// A declared address. Successive tables share its entry while it does not change.
 #[derive(Debug)]
@@ -102,4 +106,21 @@ impl Home {
             Err(earlier) => earlier,
         }
     }
+}
+
+/// Checks the name of a declared address; returns an error that names the fault.
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+    if !NAME_BYTES.contains(&name.len()) {
+        return Err("is not 1 to 1,024 bytes long");
+    }
+    if name != "#" && (is_wildcard(name) || name.contains('*')) {
+        return Err("contains a wildcard; only the name # alone, the open name space, may");
+    }
+    // Many JMS names contain spaces. Invisible characters, and those that look like a space, are
+    // refused.
+    let unseen = |c: char| c != ' ' && (c.is_whitespace() || c.is_control());
+    if name.starts_with("_!") || name.trim() != name || name.contains(unseen) {
+        return Err("begins with _!, begins or ends with a space, or contains other white space or control characters");
+    }
+    Ok(())
 }

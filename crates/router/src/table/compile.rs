@@ -8,13 +8,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use enmasse_amqp::sasl::{Mechanism, Verifier};
 
+use super::address::check_name;
 use super::dummy_credentials::DummyCredentials;
 use super::pace::Pace;
-use super::pattern::{Pattern, is_wildcard};
+use super::pattern::Pattern;
 use super::rights::Rights;
-use super::space::{Authentication, Space, User};
+use super::space::{Authentication, Space};
 use super::storage::{MESSAGE_BYTES_MAX, Storage};
 use super::usage::Usage;
+use super::user::User;
 use super::{AddressEntry, AddressKey, AddressKind, Home, NextKeys, SpaceKey, Table};
 use crate::plan::{self, AddressType, AuthenticationType, OnFull, Plan};
 
@@ -26,7 +28,6 @@ const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
 const SALT_BYTES: std::ops::RangeInclusive<usize> = 8..=128;
 /// Partitions of a stream.
 const PARTITIONS: std::ops::RangeInclusive<u32> = 1..=1_024;
-const NAME_BYTES: std::ops::RangeInclusive<usize> = 1..=1_024;
 
 /// Why a plan is invalid. An invalid plan is refused as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,23 +213,6 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
         Some(member) => Err((member, "is for stored addresses; omit it for anycast and multicast".into())),
         None => Ok(kind),
     }
-}
-
-/// Checks the name of a declared address; returns an error that names the fault.
-pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
-    if !NAME_BYTES.contains(&name.len()) {
-        return Err("is not 1 to 1,024 bytes long");
-    }
-    if name != "#" && (is_wildcard(name) || name.contains('*')) {
-        return Err("contains a wildcard; only the name # alone, the open name space, may");
-    }
-    // Many JMS names contain spaces. Invisible characters, and those that look like a space, are
-    // refused.
-    let unseen = |c: char| c != ' ' && (c.is_whitespace() || c.is_control());
-    if name.starts_with("_!") || name.trim() != name || name.contains(unseen) {
-        return Err("begins with _!, begins or ends with a space, or contains other white space or control characters");
-    }
-    Ok(())
 }
 
 /// Checks the members of a stream, and that it has no members of queues: only its retention removes

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use aws_lc_rs::hmac;
 use enmasse_amqp::sasl::{Hash, Verifier};
 
-use super::space::User;
+use super::user::User;
 
 /// The common properties of the users of a space.
 #[derive(Debug)]

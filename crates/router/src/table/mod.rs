@@ -7,6 +7,7 @@
 //! checks rights. Dynamic nodes are not in the table: the shard of their connection has them.
 
 mod address;
+mod authenticated;
 mod compile;
 mod diff;
 mod dummy_credentials;
@@ -20,15 +21,17 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod user;
 
 use std::collections::{HashMap, HashSet};
 
 use enmasse_amqp::sasl::Mechanism;
 
 pub use address::{AddressEntry, Home};
+pub use authenticated::{Authenticated, Granted, Proof};
 pub use compile::{LINK_CAPACITY_MAX, PlanError};
 pub use diff::Diff;
-pub use handshake::{Attempted, Authenticated, Granted, Handshake, Judged, Peer, Proof, Question, Refusal};
+pub use handshake::{Attempted, Handshake, Judged, Peer, Question, Refusal};
 pub use lookup::{NoSpace, SpaceHints};
 pub use pace::{Allowance, Pace};
 pub use rights::Rights;

@@ -1,21 +1,21 @@
 //! One address space: its names, its addresses and its authentication.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
+use enmasse_amqp::sasl::Mechanism;
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 
-use super::compile::check_name;
+use super::address::check_name;
+use super::authenticated::{Authenticated, Proof};
 use super::dummy_credentials::DummyCredentials;
-use super::handshake::{Authenticated, Proof};
 use super::pace::Pace;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
 use super::usage::{CountGuard, Counter, Traffic, Usage};
+use super::user::User;
 use super::{AddressEntry, SpaceKey};
 use crate::plan::SpaceLimits;
 
@@ -68,32 +68,6 @@ pub(super) struct Authentication {
     pub(super) delegated: bool,
     /// the service that checks tokens, and passwords if `delegated`
     pub(super) service: Option<Box<str>>,
-}
-
-#[derive(Debug)]
-pub(super) struct User {
-    pub(super) verifiers: Vec<Verifier>,
-    pub(super) rights: Rights,
-    /// a hash of the password's verifiers: it changes with the password
-    pub(super) stamp: u64,
-}
-
-impl User {
-    /// A user with a password, if there are verifiers of it.
-    pub(super) fn new(verifiers: Vec<Verifier>, rights: Rights) -> Self {
-        let mut hasher = DefaultHasher::new();
-        verifiers.iter().for_each(|verifier| verifier.stored_key.hash(&mut hasher));
-        Self { stamp: hasher.finish(), verifiers, rights }
-    }
-
-    pub(super) fn verifier(&self, hash: Hash) -> Option<&Verifier> {
-        self.verifiers.iter().find(|verifier| verifier.hash == hash)
-    }
-
-    /// The verifier that checks a password: the one with the strongest hash.
-    pub(super) fn strongest(&self) -> Option<&Verifier> {
-        self.verifiers.iter().max_by_key(|verifier| verifier.hash)
-    }
 }
 
 impl Space {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use enmasse_amqp::types::{Error, Fields, Modified, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, AddressStats, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery,
-    Filter, Hold, Links, Router, TransactionId, Unsettled,
+    Filter, Hold, Links, Router, ToLink,
 };
 
 pub(crate) const CAPACITY: u32 = 10;
@@ -67,59 +67,30 @@ impl Links for Recorder {
         true
     }
 
-    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {
-        panic!("there are no subscriptions");
-    }
-
-    fn attached(&mut self, _: AttachmentId, answer: Result<Fields, Error>) {
-        assert_eq!(answer, Ok(Fields::new()));
-    }
-
-    fn settle(&mut self, producer: AttachmentId, delivery_id: u32, outcome: &Outcome) {
-        self.say(producer, &format!(" {delivery_id} {}", name_of(outcome)));
-    }
-
-    fn provisional(&mut self, _: AttachmentId, _: u32, _: TransactionId, _: &Outcome) {
-        panic!("direct addresses take part in no transaction");
-    }
-
-    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {
-        panic!("there are no transactions");
-    }
-
-    fn taken(&mut self, producer: AttachmentId, count: u32) {
-        self.say(producer, &format!(" taken {count}"));
-    }
-
-    fn open(&mut self, producer: AttachmentId, open: bool) {
-        self.say(producer, if open { " open" } else { " shut" });
-    }
-
-    fn room(&mut self, _: AttachmentId, _: u32) {}
-    fn set_held(&mut self, producer: AttachmentId, hold: Hold) {
-        let words = match hold {
-            Hold::No => " go",
-            Hold::Session => " hold",
-            Hold::Connection => " stop",
-        };
-        self.say(producer, words);
-    }
-
-    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
-    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
-    fn settled(&mut self, _: AttachmentId, _: u64) {}
-
-    fn drained(&mut self, consumer: AttachmentId) {
-        self.say(consumer, " drained");
-    }
-
-    fn halted(&mut self, consumer: AttachmentId) {
-        self.say(consumer, " halted");
-    }
-
-    fn close(&mut self, attachment: AttachmentId, error: &Error) {
-        assert_eq!(error.condition, condition::RESOURCE_DELETED);
-        self.say(attachment, " close");
+    fn send(&mut self, command: ToLink<'_>) {
+        match command {
+            ToLink::Attached { answer, .. } => assert_eq!(answer, Ok(Fields::new())),
+            ToLink::Settle { attachment, delivery_id, outcome } => {
+                self.say(attachment, &format!(" {delivery_id} {}", name_of(&outcome)));
+            }
+            ToLink::Taken { attachment, count } => self.say(attachment, &format!(" taken {count}")),
+            ToLink::Open { attachment, open } => self.say(attachment, if open { " open" } else { " shut" }),
+            ToLink::Hold { attachment, hold } => {
+                let words = match hold {
+                    Hold::No => " go",
+                    Hold::Session => " hold",
+                    Hold::Connection => " stop",
+                };
+                self.say(attachment, words);
+            }
+            ToLink::Drained { attachment } => self.say(attachment, " drained"),
+            ToLink::Halted { attachment } => self.say(attachment, " halted"),
+            ToLink::Close { attachment, error } => {
+                assert_eq!(error.condition, condition::RESOURCE_DELETED);
+                self.say(attachment, " close");
+            }
+            other => panic!("unexpected command of a direct address: {other:?}"),
+        }
     }
 }
 

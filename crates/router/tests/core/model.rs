@@ -8,10 +8,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use enmasse_amqp::types::{Error, Fields, Outcome, condition};
+use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Hold, Links,
-    Router, TransactionId, Unsettled,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Links,
+    Router, ToLink,
 };
 use proptest::prelude::*;
 
@@ -223,6 +223,22 @@ impl World {
     }
 }
 
+impl World {
+    fn settle(&mut self, attachment: AttachmentId, delivery_id: u32, outcome: &Outcome) {
+        assert!(self.producer(attachment).is_some());
+        let multicast = self.multicast;
+        let mut mine = self.messages.iter_mut().filter(|message| message.producer == attachment);
+        let message = mine.find(|message| message.delivery_id == delivery_id).expect("a delivery it sent");
+        assert!(!message.settled && !message.aborted && message.outcome.is_none(), "one outcome: {message:?}");
+        if !message.cut {
+            let best = message.answers.iter().max_by_key(|answer| weight(answer));
+            let expected = if multicast { best } else { message.answers.first() };
+            assert_eq!(weight(outcome), expected.map_or(0, weight), "{message:?}");
+        }
+        message.outcome = Some(outcome.clone());
+    }
+}
+
 impl Links for World {
     fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
         let consumer = self.consumer(attachment);
@@ -244,70 +260,31 @@ impl Links for World {
         true
     }
 
-    fn settle(&mut self, attachment: AttachmentId, delivery_id: u32, outcome: &Outcome) {
-        assert!(self.producer(attachment).is_some());
-        let multicast = self.multicast;
-        let mut mine = self.messages.iter_mut().filter(|message| message.producer == attachment);
-        let message = mine.find(|message| message.delivery_id == delivery_id).expect("a delivery it sent");
-        assert!(!message.settled && !message.aborted && message.outcome.is_none(), "one outcome: {message:?}");
-        if !message.cut {
-            let best = message.answers.iter().max_by_key(|answer| weight(answer));
-            let expected = if multicast { best } else { message.answers.first() };
-            assert_eq!(weight(outcome), expected.map_or(0, weight), "{message:?}");
+    fn send(&mut self, command: ToLink<'_>) {
+        match command {
+            ToLink::Settle { attachment, delivery_id, outcome } => self.settle(attachment, delivery_id, &outcome),
+            ToLink::Attached { attachment, answer } => {
+                assert!(answer.is_ok() && self.attached.insert(attachment), "answered once");
+            }
+            ToLink::Taken { attachment, count } => {
+                let Some(producer) = self.producer(attachment) else { return };
+                producer.taken += count;
+                assert!(producer.taken <= producer.received, "taken at most what was sent");
+            }
+            ToLink::Drained { attachment } => {
+                let consumer = self.consumer(attachment);
+                assert!(consumer.draining, "a drain was requested");
+                consumer.draining = false;
+                if !consumer.remote {
+                    consumer.limit = consumer.dispatched;
+                }
+            }
+            ToLink::Halted { attachment } => self.consumer(attachment).wire.push_back(Wire::Halted),
+            ToLink::Open { attachment, .. } | ToLink::Close { attachment, .. } => {
+                assert!(!self.gone.contains(&attachment));
+            }
+            other => panic!("unexpected command of a direct address with little payload: {other:?}"),
         }
-        message.outcome = Some(outcome.clone());
-    }
-
-    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {
-        panic!("there are no subscriptions");
-    }
-
-    fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
-        assert!(answer.is_ok() && self.attached.insert(attachment), "answered once");
-    }
-
-    fn provisional(&mut self, _: AttachmentId, _: u32, _: TransactionId, _: &Outcome) {
-        panic!("direct addresses take part in no transaction");
-    }
-
-    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {
-        panic!("there are no transactions");
-    }
-
-    fn taken(&mut self, attachment: AttachmentId, count: u32) {
-        let Some(producer) = self.producer(attachment) else { return };
-        producer.taken += count;
-        assert!(producer.taken <= producer.received, "taken at most what was sent");
-    }
-
-    fn open(&mut self, attachment: AttachmentId, _open: bool) {
-        assert!(!self.gone.contains(&attachment));
-    }
-
-    fn room(&mut self, _: AttachmentId, _: u32) {}
-    fn set_held(&mut self, _attachment: AttachmentId, _hold: Hold) {
-        panic!("so little payload holds no producer back");
-    }
-
-    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
-    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
-    fn settled(&mut self, _: AttachmentId, _: u64) {}
-
-    fn drained(&mut self, attachment: AttachmentId) {
-        let consumer = self.consumer(attachment);
-        assert!(consumer.draining, "a drain was requested");
-        consumer.draining = false;
-        if !consumer.remote {
-            consumer.limit = consumer.dispatched;
-        }
-    }
-
-    fn halted(&mut self, attachment: AttachmentId) {
-        self.consumer(attachment).wire.push_back(Wire::Halted);
-    }
-
-    fn close(&mut self, attachment: AttachmentId, _error: &Error) {
-        assert!(!self.gone.contains(&attachment));
     }
 }
 

@@ -1,9 +1,11 @@
 //! Anycast: each message is dispatched to one consumer, whose outcome is passed to the producer.
 
-use super::address::{Consumer, Incoming, NOT_READY, Random};
 use super::arena::{Arena, Key};
-use super::flow::Part;
+use super::consumer::{Consumer, NOT_READY};
+use super::delivery::Part;
 use super::message::{Backlog, Message, SettlementTarget};
+use super::producer::Incoming;
+use super::random::Random;
 use super::{Arrival, Delivery, Links, Router};
 
 /// Up to this many ready consumers are compared. Of more, two are chosen at random, which balances

@@ -10,14 +10,14 @@
 mod overdue;
 mod slow_consumers;
 
-use super::address::{Incoming, Outgoing, Producer};
 use super::arena::Key;
-use super::flow::Part;
+use super::consumer::Outgoing;
+use super::delivery::Part;
 use super::message::{Message, SettlementTarget};
 use super::outcome::Join;
+use super::producer::{Incoming, Producer};
 use super::{Arrival, BACKLOG_BYTES, Delivery, Links, Router};
 
-pub(super) use overdue::Copies;
 pub use overdue::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS};
 pub use slow_consumers::STALL_MS;
 

@@ -5,8 +5,8 @@
 //! waiting copies that takes none for [`STALL_MS`] is a slow consumer: it is not counted until it
 //! has caught up. Its copies still wait up to its own bounds; beyond them it misses copies.
 
-use super::super::address::Outgoing;
 use super::super::arena::Key;
+use super::super::consumer::Outgoing;
 use super::super::{Links, Router};
 
 /// How long a multicast consumer may take nothing before producers continue without it.

@@ -5,7 +5,7 @@ use enmasse_amqp::codec::{decode_value, encode_value};
 use enmasse_amqp::types::{Fields, Symbol, Value};
 use enmasse_journal::queue::Seq;
 
-use super::super::storage::Storage;
+use super::super::storage::{ANNOTATIONS, Storage};
 use super::Queue;
 
 /// Bound of the encoded modified annotations of one message; a change that exceeds it is ignored.
@@ -59,4 +59,11 @@ pub(in crate::core) fn decode(bytes: &[u8]) -> Option<Fields> {
     let Ok((Value::Map(pairs), _)) = decode_value(bytes) else { return None };
     let field = |(name, value)| if let Value::Symbol(name) = name { Some((name, value)) } else { None };
     pairs.into_iter().map(field).collect()
+}
+
+/// A key and its value in the state of a queue: the changed annotations of a message, if that is
+/// its kind.
+pub(in crate::core) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> {
+    let (&ANNOTATIONS, id) = key.split_first()? else { return None };
+    Some((u64::from_le_bytes(id.try_into().ok()?), decode(value)?))
 }

@@ -4,7 +4,7 @@ use enmasse_amqp::types::{Error, Outcome};
 use enmasse_journal::queue::{Admission, Head, Stored as Admitted};
 
 use super::super::arena::Key;
-use super::super::incoming::{Arriving, PendingDuplicate, WholeBody, read, refused};
+use super::super::arriving::{Arriving, PendingDuplicate, WholeBody, read, refused};
 use super::super::message::SettlementTarget;
 use super::super::storage::{Commit, Completion};
 use super::super::{Links, Router};

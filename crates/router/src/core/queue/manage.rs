@@ -16,7 +16,6 @@ use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::storage::Completion;
 use super::super::storage::Notice;
-use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router};
 use super::super::{Bodies, Queue};
 use super::settling::{DEAD_LETTER, ORIGIN};
@@ -417,14 +416,11 @@ impl Router {
     /// link-scoped is.
     fn blocks_producers(&self, at: Key) -> bool {
         let is_waited_for = |queue: &Queue| !queue.open && !queue.is_link_scoped();
-        match &self.addresses[at].treatment {
-            Treatment::Queue(queue) => is_waited_for(queue),
-            Treatment::Topic(topic) => {
-                let mut subscriptions = topic.subscriptions.iter();
-                !topic.is_open() && subscriptions.any(|key| is_waited_for(self.addresses.queue(*key)))
-            }
-            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Stream(_) | Treatment::Closed => false,
+        if let Some(topic) = self.addresses.find_topic(at) {
+            let mut subscriptions = topic.subscriptions.iter();
+            return !topic.is_open() && subscriptions.any(|key| is_waited_for(self.addresses.queue(*key)));
         }
+        self.addresses.find_queue(at).is_some_and(is_waited_for)
     }
 
     fn store_elsewhere(

@@ -17,7 +17,7 @@ mod restore;
 mod resuming;
 mod selection;
 mod settling;
-mod state;
+mod subscription;
 mod tags;
 mod temporary;
 
@@ -30,26 +30,21 @@ use enmasse_journal::queue::{
     Consume, ConsumerId, Effect, Item, Next, QueueStats, Refused, Seq, Settings, Sharing, State,
 };
 
-use super::address::Consumer;
 use super::arena::Key;
-use super::incoming::PendingDuplicate;
+use super::arriving::PendingDuplicate;
+use super::consumer::{Consumer, MessageSelection};
 use super::storage::Storage;
-use super::topic::Subscription;
-use super::treatment::Treatment;
-use super::{AddressKey, Consuming, Declared, Links, Router};
+use super::{AddressKey, Consuming, Declared, Links, Router, ToLink};
 
 pub(super) use changed::Changed;
 pub(super) use manage::Operations;
 pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
 pub use restore::OpenQueue;
-pub(super) use resuming::Resumed;
 use resuming::Resuming;
-pub use resuming::{Resume, Unsettled};
-pub(super) use selection::MessageSelection;
 pub(super) use settling::Diversions;
-pub use state::subscription_of;
-pub(super) use state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
+pub(super) use subscription::{BackPressure, Lifetime, Subscription};
 use temporary::Temporary;
+pub(super) use temporary::temporary_settings;
 pub use temporary::{Budget, DYNAMIC_KEYS, TEMPORARY_BYTES, TEMPORARY_MESSAGES};
 
 /// The state of a queue.
@@ -218,7 +213,7 @@ impl Router {
             self.storage.journal.join(log, declared.space);
         }
         opened.resuming.begin(self.now_ms);
-        self.addresses[key].treatment = Treatment::Queue(Box::new(Queue::new(opened)));
+        self.addresses[key].open_queue(Queue::new(opened));
         for (first, count) in lost {
             self.count_lost(key, &name, None, first, count);
         }
@@ -275,11 +270,7 @@ impl Router {
     /// The statistics of every stored address of this shard. Those of a topic are those of its
     /// undeclared subscriptions.
     pub fn queue_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
-        let stats = |key: Key| match &self.addresses[key].treatment {
-            Treatment::Queue(queue) => Some(queue.opened.messages.stats()),
-            Treatment::Topic(topic) => Some(topic.past),
-            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Stream(_) | Treatment::Closed => None,
-        };
+        let stats = |key: Key| self.addresses[key].treatment.queue_stats();
         let join = |sum: &mut Option<QueueStats>, more: &Option<QueueStats>| {
             if let (Some(sum), Some(more)) = (sum, more) {
                 sum.join(more);
@@ -394,7 +385,7 @@ impl Router {
             if producer.anonymous {
                 self.update_producer_back_pressure(key, producer.waiting_bytes, links);
             } else {
-                links.open(producer.attachment, open);
+                links.send(ToLink::Open { attachment: producer.attachment, open });
             }
         }
     }

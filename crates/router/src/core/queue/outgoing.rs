@@ -8,12 +8,14 @@ use enmasse_amqp::codec::envelope::put_changed;
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::queue::{Candidates, ConsumerId, Item};
 
-use super::super::address::{Consumer, Random};
 use super::super::arena::{Arena, Key};
-use super::super::flow::{Dispatcher, Part};
+use super::super::consumer::Consumer;
+use super::super::delivery::Part;
+use super::super::dispatch::Dispatcher;
 use super::super::message::SettlementTarget;
+use super::super::random::Random;
 use super::super::storage::{Bodies, Storage};
-use super::super::{Links, Router};
+use super::super::{Links, Router, ToLink};
 use super::selection::changes;
 use super::{Fetching, Queue};
 
@@ -324,13 +326,14 @@ impl Router {
             (damaged || browses) && queue.opened.messages.get(item.seq).map(|item| item.place) != Some(item.place);
         let settlement = if browses { SettlementTarget::Browsed(item.seq) } else { SettlementTarget::Queue(item.seq) };
         if let (Some((number, again)), Some(consumer)) = (name, self.consumers.get(to)) {
-            links.name(consumer.attachment, number, again);
+            links.send(ToLink::Name { attachment: consumer.attachment, number, again });
         }
         let token = if damaged || gone {
             None
         } else {
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            let (unsettled, stats) = addresses[at].counts();
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, pending, unsettled, stats };
             dispatcher.dispatch(to, settlement, part, links).ok()
         };
         let dispatched = token.is_some();

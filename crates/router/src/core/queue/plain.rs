@@ -6,10 +6,11 @@ use enmasse_amqp::codec::envelope::{Envelope, envelope};
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::queue::{Candidates, Plain, Priority, Seq};
 
-use super::super::address::Consumer;
 use super::super::arena::Key;
-use super::super::flow::{Dispatcher, Part};
-use super::super::incoming::Arriving;
+use super::super::arriving::Arriving;
+use super::super::consumer::Consumer;
+use super::super::delivery::Part;
+use super::super::dispatch::Dispatcher;
 use super::super::message::SettlementTarget;
 use super::super::storage::Storage;
 use super::super::{Links, Router};
@@ -98,7 +99,8 @@ impl Router {
         if let Some(to) = to {
             // Dispatched from the receive buffer; the stored copy serves a later delivery.
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            let (unsettled, stats) = addresses[at].counts();
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, pending, unsettled, stats };
             let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), Part::whole(body), links);
             self.note_dispatched(at, to, seq, dispatched.is_ok());
         }
@@ -129,7 +131,8 @@ impl Router {
             };
             let part = Part::whole(body).with_shared(self.storage.bodies.shared(place, on_disk));
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            let (unsettled, stats) = addresses[at].counts();
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, pending, unsettled, stats };
             let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), part, links);
             if !self.note_dispatched(at, to, seq, dispatched.is_ok()) {
                 return;

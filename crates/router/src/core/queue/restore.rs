@@ -10,11 +10,11 @@ use enmasse_journal::queue::{
 };
 
 use super::super::AddressKey;
-use super::super::topic::Subscription;
-use super::changed::Changed;
+use super::super::storage::{Failures, barred_of, failures_of, message_of};
+use super::changed::{Changed, annotations_of};
 use super::resuming::Resuming;
-use super::state::{Failures, annotations_of, barred_of, failures_of, message_of};
-use super::temporary::Temporary;
+use super::subscription::Subscription;
+use super::temporary::{Budget, Temporary, temporary_settings};
 
 /// The state of a stored address when it is opened, in addition to that of every address.
 #[derive(Debug)]
@@ -47,6 +47,15 @@ pub struct OpenQueue {
     pub(in crate::core) lost: Vec<(u64, u64)>,
     /// logged state keys of messages that do not exist
     pub(in crate::core) orphans: Vec<Box<[u8]>>,
+}
+
+impl OpenQueue {
+    /// An empty temporary queue for messages of at most `message_bytes`.
+    #[must_use]
+    pub fn temporary(name: Arc<str>, message_bytes: u32, budget: Arc<Budget>) -> Self {
+        let temporary = Temporary::new(budget);
+        Self { temporary: Some(Box::new(temporary)), ..Self::new(name, temporary_settings(message_bytes), None) }
+    }
 }
 
 impl OpenQueue {

@@ -2,6 +2,7 @@
 //! their numbers, which are the delivery tags. A hold is on disk before its message is dispatched,
 //! and an outcome is on disk before its settlement is confirmed. `tags` keeps the state of senders.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use enmasse_amqp::types::{DeliveryState, Error, Fields, Outcome, Received, condition};
@@ -10,40 +11,15 @@ use enmasse_journal::queue::{self, Item, Seq, State};
 
 use super::super::arena::Key;
 use super::super::attachment::Occupant;
+use super::super::consumer::Resumed;
 use super::super::storage::Notice;
-use super::super::storage::Storage;
-use super::super::{AddressKind, AttachmentId, Ending, Links, Router, Verdict};
-use super::state::{HELD, state_key};
-use super::tags::Senders;
+use super::super::storage::{HELD, Storage, state_key};
+use super::super::{AddressKind, AttachmentId, Ending, Links, Resume, Router, ToLink, Verdict};
+use super::tags::{LINKS_MAX, Senders, end, too_many_links};
 use super::{Fetching, Queue};
 
 /// Only queues and declared subscriptions keep the state of links.
 const KIND: AddressKind = AddressKind::Queue;
-/// Bound of resumable links of each role at one address.
-pub(in crate::core) const LINKS_MAX: usize = 1000;
-
-/// Unsettled deliveries at one end of a link, by tag, and their states there (2.7.3).
-pub type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
-
-/// The request of a link to be resumable.
-#[derive(Clone, Debug, Default)]
-pub struct Resume {
-    /// digest of user, container id and link name
-    pub link: u64,
-    /// seconds for which its state is kept after the link ended
-    pub keep_s: u32,
-    /// the unsettled map of the peer; `None`: the peer has no state
-    pub unsettled: Option<Unsettled>,
-    /// the map is incomplete (`incomplete-unsettled`)
-    pub incomplete: bool,
-}
-
-impl Resume {
-    pub(in crate::core) fn states(&self) -> HashMap<&[u8], Option<&DeliveryState>> {
-        let reported = self.unsettled.iter().flatten();
-        reported.map(|(tag, state)| (tag.as_slice(), state.as_ref())).collect()
-    }
-}
 
 /// The resumable links of an address.
 #[derive(Debug, Default)]
@@ -88,16 +64,6 @@ impl Receiver {
     fn oldest(&self) -> Option<u64> {
         self.held.iter().min_by_key(|(id, held)| (held.order, **id)).map(|(id, _)| *id)
     }
-}
-
-/// A consumer whose link can be resumed.
-#[derive(Debug)]
-pub(in crate::core) struct Resumed {
-    pub(super) link: u64,
-    /// numbers of messages to deliver to it again
-    again: VecDeque<u64>,
-    /// only these are delivered, because its unsettled map is incomplete
-    only_redeliver: bool,
 }
 
 impl Resuming {
@@ -174,15 +140,6 @@ fn held_of(key: &[u8], value: &[u8]) -> Option<(u64, u64, u32)> {
     let (link, keep_s) = value.split_first_chunk()?;
     let keep_s = u32::from_le_bytes(keep_s.try_into().ok()?);
     Some((u64::from_le_bytes(id.try_into().ok()?), u64::from_le_bytes(*link), keep_s))
-}
-
-pub(in crate::core) fn end(now_ms: u64, keep_s: u32) -> u64 {
-    now_ms.saturating_add(u64::from(keep_s) * 1000)
-}
-
-pub(in crate::core) fn too_many_links() -> Error {
-    let what = format!("the address keeps the state of {LINKS_MAX} links, its limit: close unused links");
-    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
 }
 
 impl Queue {
@@ -271,7 +228,7 @@ impl Router {
         let receivers = &mut queue.resuming.receivers;
         if receivers.len() >= LINKS_MAX && !receivers.contains_key(&resume.link) {
             self.detach(attachment, links);
-            return links.attached(attachment, Err(too_many_links()));
+            return links.send(ToLink::Attached { attachment, answer: Err(too_many_links()) });
         }
         let receiver = receivers.entry(resume.link).or_default();
         (receiver.consumer, receiver.keep_s, receiver.until_ms) = (Some(key), resume.keep_s, None);
@@ -325,10 +282,13 @@ impl Router {
 
     pub(in crate::core) fn steal(&mut self, attachment: AttachmentId, links: &mut impl Links) {
         self.detach(attachment, links);
-        links.close(
+        links.send(ToLink::Close {
             attachment,
-            &Error::new(condition::LINK_STOLEN, "the link was attached again on another connection"),
-        );
+            error: Cow::Borrowed(&Error::new(
+                condition::LINK_STOLEN,
+                "the link was attached again on another connection",
+            )),
+        });
     }
 
     /// Answers the attach of a resumable link after its settlements are on disk.
@@ -342,8 +302,11 @@ impl Router {
                 let queue = self.addresses.queue(at);
                 let item = |seq: &u64| queue.opened.messages.get(Seq(*seq));
                 let numbers = resumed.again.iter().filter_map(item).map(|item| item.id.0);
-                links.unsettled(attachment, numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect());
-                links.attached(attachment, Ok(Fields::new()));
+                links.send(ToLink::Unsettled {
+                    attachment,
+                    unsettled: numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect(),
+                });
+                links.send(ToLink::Attached { attachment, answer: Ok(Fields::new()) });
             }
             Occupant::Vacant | Occupant::Detached(_) => {}
         }

@@ -1,15 +1,12 @@
 //! Message selection: consumers with selectors, and browsers.
 
-use std::sync::Arc;
-
 use enmasse_amqp::codec::envelope::{Changes, put_changed};
-use enmasse_amqp::selector::{Selector, Subject};
+use enmasse_amqp::selector::Subject;
 use enmasse_amqp::types::Fields;
-use enmasse_journal::queue::{ConsumerId, Item, Next, RecordLocation, Seq, State, Verdict};
+use enmasse_journal::queue::{ConsumerId, Item, Next, Seq, State, Verdict};
 
-use super::super::Bodies;
+use super::super::Router;
 use super::super::arena::Key;
-use super::super::{Consuming, Router};
 
 /// Most messages read ahead for one consumer's selector.
 const AHEAD_MESSAGES: usize = 64;
@@ -17,33 +14,6 @@ const AHEAD_MESSAGES: usize = 64;
 const AHEAD_BYTES: u64 = 128 << 10;
 /// Messages examined to find those to read ahead.
 const AHEAD_SHARE: usize = 256;
-
-/// The message selection of a consumer at a stored address.
-#[derive(Debug, Default)]
-pub(in crate::core) struct MessageSelection {
-    selector: Option<Arc<Selector>>,
-    pub(in crate::core) browses: bool,
-    /// the body that it waits for
-    awaited_body: Option<RecordLocation>,
-    /// bodies that were fetched for its selector
-    ahead: Vec<RecordLocation>,
-    /// the turn in which it used up its share
-    deferred_in: u64,
-}
-
-impl MessageSelection {
-    pub(in crate::core) fn of(consuming: Consuming) -> Self {
-        Self { selector: consuming.selector, browses: consuming.browses, ..Self::default() }
-    }
-
-    /// Whether the consumer must wait before its selector can continue: for a body, or for the next
-    /// turn.
-    #[inline]
-    pub(in crate::core) fn must_wait(&self, turn: u64, bodies: &Bodies) -> bool {
-        let waits = |place| bodies.is_pending(place) && !bodies.is_overdue(place);
-        self.deferred_in == turn || self.awaited_body.is_some_and(waits)
-    }
-}
 
 /// The header fields and annotations that change in a dispatched message.
 pub(in crate::core) fn changes<'a>(item: &Item, annotations: Option<&'a Fields>, now_ms: u64) -> Changes<'a> {

@@ -8,7 +8,7 @@ use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
 use enmasse_journal::queue::{self, Cause, Effect, Item, Seq, State, Target};
 
 use super::super::arena::Key;
-use super::super::incoming::WholeBody;
+use super::super::arriving::WholeBody;
 use super::super::storage::{Commit, Completion, Storage};
 use super::super::{Links, Router};
 use super::Queue;

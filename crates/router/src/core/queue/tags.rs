@@ -11,9 +11,11 @@ use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::storage::Notice;
 use super::super::storage::Storage;
-use super::super::{AttachmentId, Links, Router};
+use super::super::{AttachmentId, Links, Resume, Router, ToLink, Unsettled};
 use super::Queue;
-use super::resuming::{LINKS_MAX, Resume, Unsettled, end, too_many_links};
+
+/// Bound of resumable links of each role at one address.
+pub(in crate::core) const LINKS_MAX: usize = 1000;
 
 /// Bound of stored deliveries of one link that are unsettled when it attaches again.
 const STORED_UNSETTLED_MAX: usize = 20_000;
@@ -130,7 +132,7 @@ impl Router {
         };
         if let Some(error) = error {
             self.detach(attachment, links);
-            return links.attached(attachment, Err(error));
+            return links.send(ToLink::Attached { attachment, answer: Err(error) });
         }
         let sender = senders.entry(link).or_default();
         (sender.producer, sender.keep_s, sender.until_ms) = (Some(key), resume.keep_s, None);
@@ -163,9 +165,9 @@ impl Router {
         let requested = std::mem::take(&mut sender.requested).into_iter().map(|(tag, _)| tag);
         let known = requested.filter(|tag| sender.tags.get(&digest(&digests, link, tag)) == Some(&true));
         let accepted = || Some(DeliveryState::Outcome(Outcome::Accepted));
-        links.unsettled(attachment, known.map(|tag| (tag, accepted())).collect());
-        links.attached(attachment, Ok(Fields::new()));
-        links.open(attachment, open);
+        links.send(ToLink::Unsettled { attachment, unsettled: known.map(|tag| (tag, accepted())).collect() });
+        links.send(ToLink::Attached { attachment, answer: Ok(Fields::new()) });
+        links.send(ToLink::Open { attachment, open });
     }
 
     /// Names the next delivery of a producer by its tag, if its link is resumable.
@@ -251,4 +253,13 @@ impl Router {
 
 fn digest(digests: &super::super::Digests, link: u64, tag: &[u8]) -> u128 {
     digests.long(&[&link.to_le_bytes(), tag].concat())
+}
+
+pub(in crate::core) fn end(now_ms: u64, keep_s: u32) -> u64 {
+    now_ms.saturating_add(u64::from(keep_s) * 1000)
+}
+
+pub(in crate::core) fn too_many_links() -> Error {
+    let what = format!("the address keeps the state of {LINKS_MAX} links, its limit: close unused links");
+    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
 }

@@ -12,11 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings};
 
+use super::super::Queue;
 use super::super::arena::Key;
 use super::super::attachment::Occupant;
-use super::super::treatment::Treatment;
-use super::super::{AddressKey, AttachmentId, Declared, Links, Router};
-use super::super::{OpenQueue, OpenTopic, Queue};
+use super::super::{AddressKey, AttachmentId, Declared, Links, Router, ToLink};
 
 /// Messages that one temporary queue holds.
 pub const TEMPORARY_MESSAGES: u64 = 1000;
@@ -88,34 +87,23 @@ pub(in crate::core) struct Temporary {
     reported_room: u32,
 }
 
+impl Temporary {
+    pub(super) fn new(budget: Arc<Budget>) -> Self {
+        Self { budget, charged: 0, reported_room: u32::MAX }
+    }
+}
+
 impl Drop for Temporary {
     fn drop(&mut self) {
         self.budget.change(self.charged, 0);
     }
 }
 
-fn settings(message_bytes: u32) -> Settings {
+/// The settings of a temporary queue.
+pub(in crate::core) fn temporary_settings(message_bytes: u32) -> Settings {
     let limits = Limits { messages: TEMPORARY_MESSAGES, bytes: TEMPORARY_BYTES, message_bytes, ..Limits::default() };
     let redelivery = Redelivery { attempts_max: ATTEMPTS, ..Redelivery::default() };
     Settings { limits, redelivery, full: Full::Strict, ..Settings::default() }
-}
-
-impl OpenQueue {
-    /// An empty temporary queue for messages of at most `message_bytes`.
-    #[must_use]
-    pub fn temporary(name: Arc<str>, message_bytes: u32, budget: Arc<Budget>) -> Self {
-        let temporary = Temporary { budget, charged: 0, reported_room: u32::MAX };
-        Self { temporary: Some(Box::new(temporary)), ..Self::new(name, settings(message_bytes), None) }
-    }
-}
-
-impl OpenTopic {
-    /// A temporary topic. Its subscriptions live with their links; each holds as much as a
-    /// temporary queue.
-    #[must_use]
-    pub fn temporary(name: Arc<str>, message_bytes: u32) -> Self {
-        Self::new(name, Settings { full: Full::Block, ..settings(message_bytes) }, false)
-    }
 }
 
 impl Queue {
@@ -155,7 +143,7 @@ impl Router {
     ) {
         self.attachments.set(attachment, Occupant::Detached(key));
         let what = "the dynamic node was deleted with the link or the connection that created it";
-        links.attached(attachment, Err(Error::new(condition::NOT_FOUND, what)));
+        links.send(ToLink::Attached { attachment, answer: Err(Error::new(condition::NOT_FOUND, what)) });
     }
 
     /// Divides the room of a temporary queue among its named producers, and notifies them of
@@ -163,7 +151,7 @@ impl Router {
     pub(in crate::core) fn share_room(&mut self, at: Key, links: &mut impl Links) {
         let address = &mut self.addresses[at];
         let capacity = address.declared.link_capacity;
-        let Treatment::Queue(queue) = &mut address.treatment else { return };
+        let Some(queue) = address.treatment.as_queue_mut() else { return };
         let Some(temporary) = queue.temporary.as_mut() else { return };
         let queue = &queue.opened.messages;
         let (room, bytes) = (queue.room(0), queue.bytes() + MESSAGE_BYTES * queue.len() as u64);
@@ -179,7 +167,7 @@ impl Router {
         let share = u32::try_from(share).unwrap_or(u32::MAX).min(capacity);
         if share != temporary.reported_room {
             temporary.reported_room = share;
-            named.for_each(|producer| links.room(producer.attachment, share));
+            named.for_each(|producer| links.send(ToLink::Room { attachment: producer.attachment, room: share }));
         }
     }
 
@@ -187,7 +175,7 @@ impl Router {
     pub(in crate::core) fn report_room(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
         self.share_room(at, links);
         if let Some(temporary) = self.addresses.find_queue(at).and_then(|queue| queue.temporary.as_ref()) {
-            links.room(attachment, temporary.reported_room);
+            links.send(ToLink::Room { attachment, room: temporary.reported_room });
         }
     }
 }

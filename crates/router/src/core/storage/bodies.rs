@@ -8,7 +8,6 @@ use std::sync::Arc;
 use enmasse_journal::log::{self, Recent, SHARED_BYTES};
 use enmasse_journal::queue::RecordLocation;
 
-use super::super::treatment::Treatment;
 use super::super::{Links, Router};
 use super::memory::Memory;
 use super::reads::{Read, Retries};
@@ -337,13 +336,7 @@ impl Router {
         self.divert_fetched(links);
         for key in std::mem::take(&mut self.schedule.awaiting) {
             let Some(address) = self.addresses.get_mut(key) else { continue };
-            match &mut address.treatment {
-                Treatment::Queue(queue) => queue.awaits_bodies = false,
-                Treatment::Stream(stream) => stream.awaits_bodies = false,
-                Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
-                    debug_assert!(false, "only stored addresses have bodies");
-                }
-            }
+            address.treatment.end_wait();
             self.process(key, links);
         }
     }

@@ -9,9 +9,8 @@ use enmasse_journal::queue::{RecordLocation, Seq, State};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
-use super::super::stream::CopiedBlock;
-use super::super::treatment::Treatment;
 use super::super::{Links, Router};
+use super::block::CopiedBlock;
 
 /// Bounds of the messages and bytes copied in one batch: one commit of the journal, or one message.
 const SHARE: usize = 256;
@@ -63,7 +62,7 @@ impl Router {
         let mut share: Share = HashMap::with_capacity(SHARE);
         let mut bytes = 0;
         for (key, address) in self.addresses.iter() {
-            let Treatment::Queue(queue) = &address.treatment else { continue };
+            let Some(queue) = address.as_queue() else { continue };
             let Some(log) = queue.opened.log else { continue };
             let messages = &queue.opened.messages;
             let here = messages.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::arena::Key;
-use super::super::treatment::Treatment;
 use super::super::{AddressKey, Router};
 
 /// Bound of the waiting reports of one address; the last one counts all further messages.
@@ -81,10 +80,8 @@ impl Router {
         let address = &mut self.addresses[at];
         address.stats.damaged += count;
         // An undeclared subscription is reported under its topic.
-        let address = match &address.treatment {
-            Treatment::Queue(queue) if queue.is_undeclared() => queue.topic().unwrap_or(address.declared.key),
-            _ => address.declared.key,
-        };
+        let undeclared = address.as_queue().filter(|queue| queue.is_undeclared());
+        let address = undeclared.and_then(|queue| queue.topic()).unwrap_or(address.declared.key);
         self.storage.damaged.add(address, name, partition, message, count);
     }
 

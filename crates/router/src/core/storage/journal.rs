@@ -9,14 +9,14 @@ use enmasse_journal::stream::{ENDED_KEY, FilledBlock, Merge};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
-use super::super::incoming::WholeBody;
+use super::super::arriving::WholeBody;
 use super::super::message::SettlementTarget;
-use super::super::queue::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
-use super::super::received::Account;
-use super::super::stream::InFlightBlock;
 use super::super::{Links, Router, TransactionId};
+use super::block::InFlightBlock;
+use super::commit::{Commit, Completion, Queues};
 use super::compact::Copied;
 use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares};
+use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
 
 /// The result of a batch from the log.
 #[derive(Debug)]
@@ -25,60 +25,6 @@ pub struct Answer {
     pub batch: WriteBatch,
     /// whether it is on disk
     pub result: Result<(), Refused>,
-}
-
-/// A message in flight to the log, for one queue.
-#[derive(Debug)]
-pub(in crate::core) struct Commit {
-    /// its number in the batch
-    number: usize,
-    /// its queue
-    pub(in crate::core) at: Key,
-    pub(in crate::core) seq: Seq,
-    /// its completion; for a message of several queues, only one commit has it
-    pub(in crate::core) completion: Completion,
-    /// the tag of its delivery, which is written with it
-    tag: Option<Box<Marker>>,
-}
-
-impl Commit {
-    pub(in crate::core) fn new(at: Key, seq: Seq, completion: Completion) -> Self {
-        Self { number: 0, at, seq, completion, tag: None }
-    }
-
-    pub(in crate::core) fn with_tag(self, tag: Option<Box<Marker>>) -> Self {
-        Self { tag, ..self }
-    }
-}
-
-/// The queues that a message is logged for: their numbers, their records and their commits.
-pub(in crate::core) type Queues<'a> = SmallVec<[(u32, &'a Admitted, Commit); 2]>;
-
-/// What follows once a message is on disk or refused.
-#[derive(Clone, Debug)]
-pub(in crate::core) struct Completion {
-    /// the producer whose window it occupies
-    pub(in crate::core) producer: Key,
-    pub(in crate::core) settlement: SettlementTarget,
-    /// the address for which the outcome counts
-    pub(in crate::core) address: Key,
-    /// the account that its bytes are counted for
-    pub(in crate::core) account: Account,
-    /// payload charged to the producer, bytes
-    pub(in crate::core) bytes: usize,
-    /// the queue that it is moved from, if any
-    pub(in crate::core) from: Option<(Key, Seq)>,
-}
-
-impl Completion {
-    pub(in crate::core) const NONE: Self = Self {
-        producer: Key::NONE,
-        settlement: SettlementTarget::Nothing,
-        address: Key::NONE,
-        account: Account::NONE,
-        bytes: 0,
-        from: None,
-    };
 }
 
 /// The log as a shard sees it.

@@ -13,10 +13,10 @@ use enmasse_journal::log::{Removal, WriteBatch};
 
 use super::super::TransactionId;
 use super::super::arena::Key;
-use super::super::stream::InFlightBlock;
+use super::block::InFlightBlock;
+use super::commit::Commit;
 use super::compact::Copied;
-use super::fence::{Fences, Notice};
-use super::journal::Commit;
+use super::notice::{Fences, Notice};
 
 /// Bytes of records in a batch, which the log commits with one fsync. A larger group gets a batch
 /// of its own.

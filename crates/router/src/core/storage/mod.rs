@@ -1,6 +1,8 @@
 //! Storage: what all stored addresses of a shard use, the log, bodies, and the time of the turn.
 
+mod block;
 mod bodies;
+mod commit;
 mod compact;
 mod damaged;
 mod digest;
@@ -8,22 +10,28 @@ mod fence;
 mod journal;
 mod lanes;
 mod memory;
+mod notice;
 mod reads;
+mod state;
 
 use enmasse_journal::queue::Effect;
 
 use super::{AddressKey, Router};
 
+pub(super) use block::{BlockWrite, CopiedBlock, InFlightBlock, MemoryBlock};
 pub(super) use bodies::Bodies;
+pub(super) use commit::{Commit, Completion, Queues};
 pub use damaged::Damaged;
 use damaged::LossReports;
 pub use digest::Digests;
-pub(super) use fence::Notice;
 pub use journal::Answer;
 use journal::Journal;
-pub(super) use journal::{Commit, Completion, Queues, not_stored};
+pub(super) use journal::not_stored;
 pub(super) use lanes::LaneId;
+pub(super) use notice::Notice;
 pub use reads::Read;
+pub use state::subscription_of;
+pub(super) use state::{ANNOTATIONS, Failures, HELD, barred_of, failures_of, message_of, state_key};
 
 /// The storage of a shard. A queue changes it together with its own state; effects on messages that
 /// move to other addresses are left to the router.

@@ -8,7 +8,7 @@ use enmasse_journal::stream::{Identity, Offer, Partition};
 
 use super::super::Digests;
 use super::super::arena::Key;
-use super::super::incoming::{Arriving, PendingDuplicate, refused};
+use super::super::arriving::{Arriving, PendingDuplicate, refused};
 use super::super::message::SettlementTarget;
 use super::super::{Links, Router};
 use super::Stream;

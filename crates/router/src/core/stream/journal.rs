@@ -7,58 +7,13 @@ use enmasse_journal::log::{Freed, RecordLocation, Refused, Target, WriteBatch};
 use enmasse_journal::stream::FilledBlock;
 
 use super::super::arena::Key;
-use super::super::storage::{Bodies, Storage, not_stored};
-use super::super::treatment::Treatment;
+use super::super::storage::{BlockWrite, Bodies, CopiedBlock, InFlightBlock, MemoryBlock, Storage, not_stored};
 use super::super::{Links, Router};
 use super::incoming::Waiting;
 use super::{Part, Stream};
 
 /// Blocks of streams that are copied in one batch.
 const COPIES: usize = 16;
-
-/// A block in flight to the log.
-#[derive(Debug)]
-pub(in crate::core) struct InFlightBlock {
-    /// its number in the batch
-    number: usize,
-    at: Key,
-    partition: u32,
-    write: BlockWrite,
-}
-
-#[derive(Debug)]
-enum BlockWrite {
-    /// messages, in this many bytes
-    Store { bytes: u64 },
-    /// one block that replaces others
-    Merge { record: u64, blocks: Vec<(u64, RecordLocation)> },
-}
-
-impl InFlightBlock {
-    pub(in crate::core) fn numbered(self, number: usize) -> Self {
-        Self { number, ..self }
-    }
-}
-
-/// A block in memory that belongs to a transaction in flight.
-#[derive(Debug)]
-pub(in crate::core) struct MemoryBlock {
-    at: Key,
-    partition: u32,
-    place: RecordLocation,
-    bytes: u64,
-}
-
-/// A copied block.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::core) struct CopiedBlock {
-    /// number of its partition in the log
-    log: u32,
-    at: Key,
-    partition: u32,
-    record: u64,
-    from: RecordLocation,
-}
 
 /// Writes the gathered messages of a partition as a block: to the log with `store`, or to memory.
 fn write_gathered(
@@ -352,7 +307,7 @@ impl Router {
     pub(in crate::core) fn copy_blocks(&mut self, segment: u32, batch: &mut WriteBatch) -> Vec<CopiedBlock> {
         let mut copied = Vec::new();
         for (at, address) in self.addresses.iter_mut() {
-            if let Treatment::Stream(stream) = &mut address.treatment
+            if let Some(stream) = address.treatment.as_stream_mut()
                 && copied.len() < COPIES
             {
                 stream.copy_blocks(at, segment, batch, &mut copied);

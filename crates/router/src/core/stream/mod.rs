@@ -20,19 +20,15 @@ use enmasse_journal::queue::{Cause, QueueStats};
 use enmasse_journal::stream::{Lost, Partition, Restored, Settings};
 
 use super::arena::Key;
-use super::incoming::PendingDuplicate;
+use super::arriving::PendingDuplicate;
 use super::message::SettlementTarget;
 use super::received::{Account, Received};
 use super::schedule::Schedule;
 use super::storage::Storage;
-use super::treatment::Treatment;
 use super::{AddressKey, Declared, Links, Router};
 
 pub(super) use incoming::{PartitionIdentity, Waiting};
 use journal::received_totals;
-pub(super) use journal::{CopiedBlock, InFlightBlock, MemoryBlock};
-pub(super) use reading::Reading;
-pub use reading::Start;
 
 /// Link property of an attach reply: the partitions of a stream (`docs/contracts.md` 9).
 const PROPERTY: &str = "enmasse:stream";
@@ -285,7 +281,7 @@ impl Router {
         for (partition, Lost { first, last }) in std::mem::take(&mut stream.lost) {
             self.count_lost(key, &stream.name, Some(partition), first, last - first + 1);
         }
-        self.addresses[key].treatment = Treatment::Stream(Box::new(stream));
+        self.addresses[key].open_stream(stream);
         self.process_stream(key, links);
     }
 
@@ -317,8 +313,8 @@ impl Router {
 
     /// The statistics of every stream of this shard.
     pub fn stream_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
-        self.addresses.iter().filter_map(|(_, address)| {
-            let Treatment::Stream(stream) = &address.treatment else { return None };
+        self.addresses.iter().filter_map(|(key, address)| {
+            let stream = self.addresses.find_stream(key)?;
             let consumers = address.consumers.len() as u32;
             Some((address.declared.key, QueueStats { consumers, ..stream.stats() }))
         })

@@ -4,20 +4,20 @@
 //! ahead of a reader with room, shared with other readers of these blocks, and kept as idle
 //! afterwards. A reader without room keeps no block.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::stamp::Stamp;
-use enmasse_amqp::selector::{Selector, Subject};
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::log::RecordLocation;
 use enmasse_journal::queue::Seq;
-use enmasse_journal::stream::{Entry, Partition, block};
+use enmasse_journal::stream::{Partition, block};
 
 use super::super::Bodies;
 use super::super::arena::Key;
-use super::super::flow::Part;
+use super::super::consumer::{BlockPosition, Position, Reading};
+use super::super::delivery::Part;
 use super::super::message::SettlementTarget;
-use super::super::{Consuming, Filter, Links, Router};
+use super::super::{Consuming, Filter, Links, Router, Start, ToLink};
 use super::{Stream, exceeded};
 
 /// Messages that one reader examines in a turn.
@@ -26,62 +26,6 @@ const SHARE_MESSAGES: u32 = 4096;
 const SHARE_BYTES: usize = 512 << 10;
 /// Blocks read ahead of a reader.
 const AHEAD_BLOCKS: usize = 2;
-
-/// Where a reader begins: `rabbitmq:stream-offset-spec`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// the oldest retained message
-    First,
-    /// the newest message
-    Last,
-    /// behind the newest message
-    #[default]
-    Next,
-    /// an offset
-    Offset(u64),
-    /// the first message that is not older than a time, milliseconds since 1970
-    Time(u64),
-}
-
-/// How a consumer reads a stream.
-#[derive(Debug)]
-pub(in crate::core) struct Reading {
-    selector: Option<Arc<Selector>>,
-    /// the requested names of those that the address covers
-    filter: Option<Filter>,
-    /// the address's own name is requested
-    matches_own_name: bool,
-    /// its deliveries are sent settled
-    settled: bool,
-    positions: Vec<Position>,
-    /// the partition whose turn it is
-    turn: usize,
-}
-
-/// The position of a reader in a partition.
-#[derive(Debug)]
-struct Position {
-    partition: u32,
-    /// offset of the next message
-    next: u64,
-    /// older messages are skipped, milliseconds since 1970
-    since_ms: u64,
-    /// it requested the oldest message and has examined none yet: retention may move it
-    from_oldest: bool,
-    within: Option<BlockPosition>,
-    /// requested blocks, to be released
-    held: Vec<RecordLocation>,
-}
-
-/// The position of a reader within a block.
-#[derive(Clone, Copy, Debug)]
-struct BlockPosition {
-    place: RecordLocation,
-    /// offset after the last message of the block
-    end: u64,
-    /// index of the next message in the body
-    at: usize,
-}
 
 /// Why a reader stops reading a partition.
 enum Step {
@@ -120,44 +64,15 @@ impl Share {
     }
 }
 
-impl Reading {
-    /// Whether its filter and its selector match a message.
-    #[inline]
-    fn wants(&self, entry: &Entry<'_>, now_ms: u64) -> bool {
-        if self.selector.is_none() && self.filter.is_none() {
-            return true;
-        }
-        let named = match (&self.filter, entry.name) {
-            (Some(filter), Some(name)) => filter.matches(name),
-            _ => self.matches_own_name || entry.name.is_some(),
-        };
-        let selects =
-            |selector: &Arc<Selector>| selector.selects(&Subject::new(entry.message).at(now_ms.cast_signed()));
-        named && self.selector.as_ref().is_none_or(selects)
-    }
-
-    /// Whether there are unread messages.
-    pub(in crate::core) fn has_unread(&self, stream: &Stream) -> bool {
-        self.positions.iter().any(|position| position.next < stream.parts[position.partition as usize].partition.next())
-    }
-
-    /// Releases the blocks that it requested.
-    fn release_blocks(&mut self, bodies: &mut Bodies) {
-        for position in &mut self.positions {
-            position.held.drain(..).for_each(|place| bodies.release(place));
-        }
-    }
-
-    /// Moves the position back to a returned message.
-    fn rewind(&mut self, stamp: Stamp) {
-        let position = self.positions.iter_mut().find(|position| position.partition == stamp.partition);
-        if let Some(position) = position.filter(|position| position.next > stamp.offset) {
-            (position.next, position.within) = (stamp.offset, None);
-        }
-    }
-}
-
 impl Stream {
+    /// Whether there are messages that a reader has not read.
+    pub(in crate::core) fn has_unread(&self, reading: &Reading) -> bool {
+        reading
+            .positions
+            .iter()
+            .any(|position| position.next < self.parts[position.partition as usize].partition.next())
+    }
+
     /// The initial positions of a reader that attaches.
     ///
     /// # Errors
@@ -244,7 +159,7 @@ impl Router {
         match stream.attach(consuming, filter, others) {
             Ok(reading) => {
                 self.consumers[to].reading = Some(Box::new(reading));
-                links.attached(attachment, Ok(stream.properties()));
+                links.send(ToLink::Attached { attachment, answer: Ok(stream.properties()) });
             }
             Err(refused) => self.refuse_attachment(attachment, refused, links),
         }
@@ -284,7 +199,7 @@ impl Router {
             Step::Overtaken(offset, first) => {
                 let partition = self.consumers[to].reading.as_ref().map_or(0, |reading| reading.overtaken());
                 self.detach(attachment, links);
-                links.close(attachment, &overtaken(partition, offset, first));
+                links.send(ToLink::Close { attachment, error: Cow::Borrowed(&overtaken(partition, offset, first)) });
             }
             _ => {}
         }
@@ -500,12 +415,5 @@ impl Position {
             self.held.push(block.place);
         }
         true
-    }
-}
-
-impl Reading {
-    /// The partition where retention overtook it: the current one.
-    fn overtaken(&self) -> u32 {
-        self.positions.get(self.turn).map_or(0, |position| position.partition)
     }
 }

@@ -11,18 +11,17 @@ use std::sync::Arc;
 
 use enmasse_amqp::selector::Subject;
 use enmasse_amqp::types::{Error, Outcome};
-use enmasse_journal::queue::{Admission, Head, Item, QueueStats, Refusal, Seq, Settings, Stored as Admitted};
+use enmasse_journal::queue::{Admission, Full, Head, Item, QueueStats, Refusal, Seq, Settings, Stored as Admitted};
 use smallvec::SmallVec;
 
 use super::OpenQueue;
 use super::arena::Key;
-use super::incoming::{Arriving, read, refused};
+use super::arriving::{Arriving, read, refused};
+use super::queue::temporary_settings;
 use super::storage::{Commit, Completion};
-use super::treatment::Treatment;
 use super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
 
-pub use subscription::{Subscribing, SubscriptionName};
-pub(super) use subscription::{Subscription, Subscriptions};
+pub(super) use subscription::Subscriptions;
 
 /// The state of a topic in addition to that of every address.
 #[derive(Debug)]
@@ -129,7 +128,7 @@ impl Router {
             return self.reconfigure_subscriptions(at, links);
         }
         let topic = Topic { opened, subscriptions: Vec::new(), blocked: 0, held: 0, past: QueueStats::default() };
-        self.addresses[at].treatment = Treatment::Topic(Box::new(topic));
+        self.addresses[at].open_topic(topic);
         let waits = |key: &Key| {
             let subscription = self.addresses.subscription(*key);
             subscription.is_some_and(|subscription| subscription.topic == Some(declared.key))
@@ -349,5 +348,14 @@ impl AddressStats {
         self.bytes += other.bytes;
         self.dropped += other.dropped;
         self.damaged += other.damaged;
+    }
+}
+
+impl OpenTopic {
+    /// A temporary topic. Its subscriptions live with their links; each holds as much as a
+    /// temporary queue.
+    #[must_use]
+    pub fn temporary(name: Arc<str>, message_bytes: u32) -> Self {
+        Self::new(name, Settings { full: Full::Block, ..temporary_settings(message_bytes) }, false)
     }
 }

@@ -14,18 +14,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use enmasse_amqp::selector::Selector;
 use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::Refused;
 use enmasse_journal::queue::{Full, Settings};
 
-use super::super::address::{Address, Consumer};
-use super::super::arena::{Arena, Key};
+use super::super::arena::Key;
+use super::super::consumer::Consumer;
+use super::super::queue::{BackPressure, Lifetime, Subscription};
 use super::super::storage::not_stored;
-use super::super::treatment::Treatment;
 use super::super::{
     AddressKey, AddressKind, AddressStats, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter,
-    Links, NoLocal, Origin, Router, STALL_MS,
+    Links, Router, STALL_MS, Subscribing, SubscriptionName, ToLink,
 };
 use super::super::{OpenQueue, Queue};
 
@@ -40,39 +39,6 @@ const KEYS: std::ops::Range<u32> = 0x8000_0000..0xC000_0000;
 /// Message bytes for which a consumer gets [`STALL_MS`].
 const STALL_LIMIT_BYTES: u64 = 1 << 20;
 
-/// The undeclared subscription of a topic that a link requests.
-#[derive(Clone, Debug, Default)]
-pub struct Subscribing {
-    /// its name; `None`: a new one for this link alone
-    pub name: Option<SubscriptionName>,
-    /// other links may use it too
-    pub shared: bool,
-    /// the messages that it stores; `None` is all
-    pub selector: Option<Arc<Selector>>,
-    /// the origin whose messages are excluded
-    pub no_local: Option<NoLocal>,
-    /// the requested name: that of the topic, one below it, or one with wildcards
-    pub wanted: Arc<str>,
-    /// the names that the client may receive from; `None` is all
-    pub allowed: Option<Filter>,
-    /// identifies what the link requests: a link with another description under the same name
-    /// requests another subscription. It is stored for a durable subscription
-    pub description: Arc<[u8]>,
-}
-
-/// The name of a subscription.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SubscriptionName {
-    /// the address space
-    pub space: u32,
-    /// the container that owns it; `None`: shared by all
-    pub container: Option<Arc<str>>,
-    /// the name that clients use
-    pub name: Arc<str>,
-    /// it outlives its links
-    pub durable: bool,
-}
-
 /// The undeclared subscriptions of a shard.
 #[derive(Debug)]
 pub(in crate::core) struct Subscriptions {
@@ -85,94 +51,6 @@ pub(in crate::core) struct Subscriptions {
 impl Default for Subscriptions {
     fn default() -> Self {
         Self { by_name: HashMap::new(), next_key: KEYS.start }
-    }
-}
-
-/// The lifetime of a subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lifetime {
-    /// as long as it is declared
-    Declared,
-    /// until a client closes a link to it
-    Durable,
-    /// as long as its links
-    Links,
-}
-
-/// The state of a subscription's queue in addition to that of every queue.
-#[derive(Debug)]
-pub(in crate::core) struct Subscription {
-    /// its topic; `None`: the topic is missing
-    pub(in crate::core) topic: Option<AddressKey>,
-    lifetime: Lifetime,
-    name: Option<SubscriptionName>,
-    shared: bool,
-    wanted: Arc<str>,
-    /// the requested names; `None` is all
-    pub(in crate::core) filter: Option<Filter>,
-    pub(in crate::core) selector: Option<Arc<Selector>>,
-    no_local: Option<NoLocal>,
-    description: Arc<[u8]>,
-    /// it is declared in the log, or needs no declaration
-    known: bool,
-    /// links to answer once it is declared in the log
-    waiting: Vec<AttachmentId>,
-    back_pressure: BackPressure,
-}
-
-/// The effect of a subscription on the producers of its topic.
-#[derive(Clone, Copy, Debug, Default)]
-struct BackPressure {
-    blocks: bool,
-    holds: bool,
-    /// it is slow: producers do not wait for it
-    slow: bool,
-    /// since when its consumers have taken nothing while it has no room, milliseconds since 1970
-    since_ms: u64,
-    /// messages that they had taken at that time
-    taken: u64,
-}
-
-impl Subscription {
-    fn new(
-        topic: Option<AddressKey>,
-        lifetime: Lifetime,
-        subscribing: Subscribing,
-        filter: Option<Filter>,
-    ) -> Box<Self> {
-        let Subscribing { name, shared, selector, no_local, wanted, description, .. } = subscribing;
-        let (known, waiting, back_pressure) = (true, Vec::new(), BackPressure::default());
-        Box::new(Self {
-            topic,
-            lifetime,
-            name,
-            shared,
-            wanted,
-            filter,
-            selector,
-            no_local,
-            description,
-            known,
-            waiting,
-            back_pressure,
-        })
-    }
-
-    /// Whether it may match messages sent to `name` from `origin`.
-    pub(in crate::core) fn wants_from(&self, name: Option<&str>, origin: Option<&Origin>) -> bool {
-        let named = self.filter.as_ref().is_none_or(|filter| name.is_some_and(|name| filter.matches(name)));
-        named && self.no_local.as_ref().zip(origin).is_none_or(|(own, origin)| !own.covers(origin))
-    }
-}
-
-impl Arena<Address> {
-    /// The subscription of a queue that belongs to a topic.
-    pub(in crate::core) fn subscription(&self, at: Key) -> Option<&Subscription> {
-        self.find_queue(at)?.subscription.as_deref()
-    }
-
-    pub(in crate::core) fn subscription_mut(&mut self, at: Key) -> Option<&mut Subscription> {
-        self.find_queue_mut(at)?.subscription.as_deref_mut()
     }
 }
 
@@ -495,9 +373,8 @@ impl Router {
 
     /// Deletes the undeclared subscriptions of a deleted topic.
     fn end_topic(&mut self, at: Key, error: &Error, links: &mut impl Links) {
-        let topic = std::mem::replace(&mut self.addresses[at].treatment, Treatment::Closed);
         // The caller has found a topic.
-        let Treatment::Topic(topic) = topic else { return };
+        let Some(topic) = self.addresses[at].close_topic() else { return };
         for subscription in topic.subscriptions {
             let key = self.addresses[subscription].declared.key;
             match self.addresses.subscription_mut(subscription) {
@@ -520,22 +397,23 @@ impl Router {
     }
 
     /// Attaches a link to the durable subscription that has one of these names, without naming a
-    /// topic. [`Links::recalled`] passes it the description of the subscription.
+    /// topic. [`ToLink::Recalled`] passes it the description of the subscription.
     pub fn recall(&mut self, attachment: AttachmentId, names: &[SubscriptionName], links: &mut impl Links) {
         if let Some(before) = self.attachments.occupant(attachment) {
             self.detach(before, links);
         }
         let Some(at) = names.iter().find_map(|name| self.subscriptions.by_name.get(name).copied()) else {
             let what = "attach.source is null and there is no subscription of that name";
-            return links.attached(attachment, Err(Error::new(condition::NOT_FOUND, what)));
+            return links.send(ToLink::Attached { attachment, answer: Err(Error::new(condition::NOT_FOUND, what)) });
         };
         let address = &self.addresses[at];
         if !address.consumers.is_empty() {
             let what = "the subscription is in use: detach its consumers first";
-            return links.attached(attachment, Err(Error::new(condition::RESOURCE_LOCKED, what)));
+            return links
+                .send(ToLink::Attached { attachment, answer: Err(Error::new(condition::RESOURCE_LOCKED, what)) });
         }
         if let Some(subscription) = self.addresses.subscription(at) {
-            links.recalled(attachment, &subscription.description);
+            links.send(ToLink::Recalled { attachment, description: &subscription.description });
         }
         self.attach_consumer(at, Consumer::new(attachment, at, 0, None), Consuming::default(), links);
     }
@@ -544,7 +422,7 @@ impl Router {
     pub(in crate::core) fn answer_subscriber(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
         match self.addresses.subscription_mut(at).filter(|subscription| !subscription.known) {
             Some(subscription) => subscription.waiting.push(attachment),
-            None => links.attached(attachment, Ok(Vec::new())),
+            None => links.send(ToLink::Attached { attachment, answer: Ok(Vec::new()) }),
         }
     }
 
@@ -562,12 +440,14 @@ impl Router {
         let waiting = waiting.into_iter().filter(|attachment| self.attachments.consumer(*attachment).is_some());
         let waiting: Vec<AttachmentId> = waiting.collect();
         let Some(refused) = refused else {
-            return waiting.into_iter().for_each(|attachment| links.attached(attachment, Ok(Vec::new())));
+            return waiting
+                .into_iter()
+                .for_each(|attachment| links.send(ToLink::Attached { attachment, answer: Ok(Vec::new()) }));
         };
         let error = not_stored("the subscription", refused);
         for attachment in waiting {
             self.detach(attachment, links);
-            links.attached(attachment, Err(error.clone()));
+            links.send(ToLink::Attached { attachment, answer: Err(error.clone()) });
         }
         let key = self.addresses[at].declared.key;
         self.delete_address(key, &error, links);

@@ -12,15 +12,15 @@ use enmasse_journal::log::{Freed, Refused, Removal};
 use enmasse_journal::queue::{Admission, RecordLocation, Seq};
 
 use super::super::arena::Key;
-use super::super::incoming::{address_deleted, refused};
+use super::super::arriving::{address_deleted, refused};
 use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
 use super::super::storage::LaneId;
-use super::super::storage::{Commit, Completion, Queues, not_stored};
-use super::super::stream::{MemoryBlock, PartitionIdentity};
+use super::super::storage::{Commit, Completion, MemoryBlock, Queues, not_stored};
+use super::super::stream::PartitionIdentity;
 use super::super::topic::Posted;
 use super::super::treatment::Treatment;
-use super::super::{AddressKey, Links, Router, TransactionId};
+use super::super::{AddressKey, Links, Router, ToLink, TransactionId};
 use super::{Posting, Retirement, Transaction, rolled_back, unknown};
 
 /// Bound of the targets on disk of one commit, one for each message and queue: a commit is one
@@ -63,32 +63,36 @@ impl Offered<'_> {
 }
 
 impl Router {
-    /// Commits a transaction, or rolls it back if `fail` is set. [`Links::discharged`] answers.
+    /// Commits a transaction, or rolls it back if `fail` is set. [`ToLink::Discharged`] answers.
     pub fn discharge(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get_mut(&id) else {
-            return links.discharged(id, if fail { Ok(()) } else { Err(unknown()) });
+            return links
+                .send(ToLink::Discharged { transaction: id, result: if fail { Ok(()) } else { Err(unknown()) } });
         };
         if transaction.is_prepared_part && transaction.committing.is_some() {
             return self.end_prepared(id, fail, links);
         }
         if fail {
             self.roll_back(id, links);
-            return links.discharged(id, Ok(()));
+            return links.send(ToLink::Discharged { transaction: id, result: Ok(()) });
         }
         self.await_commit(id, links);
     }
 
     /// Admits the messages of one part of a transaction without ending it, because another part
-    /// must be on disk first. [`Links::discharged`] answers; after a success, [`Router::discharge`]
+    /// must be on disk first. [`ToLink::Discharged`] answers; after a success, [`Router::discharge`]
     /// cannot fail. A part with work for the journal cannot be prepared.
     pub fn prepare(&mut self, id: TransactionId, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get(&id) else {
-            return links.discharged(id, Err(unknown()));
+            return links.send(ToLink::Discharged { transaction: id, result: Err(unknown()) });
         };
         if self.needs_journal(transaction) {
             self.roll_back(id, links);
             let what = "the stored addresses of a transaction live on one worker";
-            return links.discharged(id, Err(Error::new(condition::NOT_IMPLEMENTED, what)));
+            return links.send(ToLink::Discharged {
+                transaction: id,
+                result: Err(Error::new(condition::NOT_IMPLEMENTED, what)),
+            });
         }
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
             transaction.is_prepared_part = true;
@@ -167,7 +171,7 @@ impl Router {
             Ok(offered) => offered,
             Err(reason) => {
                 self.roll_back(id, links);
-                return links.discharged(id, Err(rolled_back(&reason)));
+                return links.send(ToLink::Discharged { transaction: id, result: Err(rolled_back(&reason)) });
             }
         };
         let unlogged = |offered: &&Offered<'_>| offered.posted.disk.is_empty() && offered.place.is_none();
@@ -202,7 +206,7 @@ impl Router {
         match (grows, removals.is_empty()) {
             _ if self.transactions.open.get(&id).is_some_and(|transaction| transaction.is_prepared_part) => {
                 debug_assert!(!grows && removals.is_empty(), "a part with work for the journal was prepared");
-                links.discharged(id, Ok(()));
+                links.send(ToLink::Discharged { transaction: id, result: Ok(()) });
             }
             (true, _) => self.storage.journal.end_transaction(id, &mut removals),
             (false, false) => self.storage.journal.retire(id, &mut removals),
@@ -389,14 +393,17 @@ impl Router {
                 for retirement in &transaction.retirements {
                     self.end_retirement(retirement, links);
                 }
-                links.discharged(id, Ok(()));
+                links.send(ToLink::Discharged { transaction: id, result: Ok(()) });
             }
             Err(refused) => {
                 self.withdraw_from_memory(in_memory, &not_stored("the message", refused), links);
                 self.refuse_blocks(blocks, refused, links);
                 self.free_deleted(&transaction.retirements);
                 self.return_retirements(&transaction.retirements, links);
-                links.discharged(id, Err(rolled_back(&not_stored("the content of the transaction", refused))));
+                links.send(ToLink::Discharged {
+                    transaction: id,
+                    result: Err(rolled_back(&not_stored("the content of the transaction", refused))),
+                });
             }
         }
         self.commit_ended(links);
@@ -412,7 +419,7 @@ impl Router {
         let what = "the transaction of the message that it repeats was rolled back: send it again";
         self.withdraw_from_memory(in_memory, &Error::new(condition::RESOURCE_LOCKED, what), links);
         self.return_retirements(&transaction.retirements, links);
-        links.discharged(id, Ok(()));
+        links.send(ToLink::Discharged { transaction: id, result: Ok(()) });
         self.commit_ended(links);
     }
 

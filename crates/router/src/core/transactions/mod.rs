@@ -7,6 +7,7 @@
 
 mod discharge;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use enmasse_amqp::types::{DeliveryState, Error, Outcome, condition};
 use enmasse_journal::queue::{Head, RecordLocation, Refusal};
 
 use super::arena::Key;
-use super::incoming::{Arriving, refused};
+use super::arriving::{Arriving, refused};
 use super::message::SettlementTarget;
 use super::outcome::Retiring;
 use super::received::{Account, Received, share_used_up};
 use super::storage::LaneId;
 use super::stream::PartitionIdentity;
-use super::{AddressKey, Ending, Links, Origin, Router, home_of_token};
+use super::{AddressKey, Ending, Links, Origin, Router, ToLink, TransactionId, home_of_token};
 use discharge::Committing;
 
 /// Bound of the messages posted, and of those retired, in one transaction.
@@ -32,22 +33,6 @@ const TRANSACTION_BYTES: usize = 64 << 20;
 const IDLE_MS: u64 = 300_000;
 /// Least time between two checks for idle transactions.
 const CHECK_INTERVAL_MS: u64 = 1000;
-
-/// The identity of a transaction. The shard of its connection never reuses the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransactionId {
-    /// the shard of the connection that declared it
-    pub shard: u16,
-    /// key of that connection there
-    pub conn: u32,
-    /// from 1 on
-    pub number: u64,
-}
-
-impl TransactionId {
-    /// No transaction.
-    pub const NONE: Self = Self { shard: u16::MAX, conn: u32::MAX, number: 0 };
-}
 
 /// The transactions of a shard that are not discharged.
 #[derive(Debug, Default)]
@@ -302,7 +287,12 @@ impl Router {
         transaction.postings.push(Posting { address: key, name, head: *head, place, origin, body: body.into() });
         transaction.hold(body.len() + size_of::<Posting>(), account, &mut self.received);
         if let SettlementTarget::Producer { attachment, delivery_id } = arriving.settlement {
-            links.provisional(attachment, delivery_id, id, &Outcome::Accepted);
+            links.send(ToLink::Provisional {
+                attachment,
+                delivery_id,
+                transaction: id,
+                outcome: Cow::Borrowed(&Outcome::Accepted),
+            });
         }
         self.taken(from, 1);
     }
@@ -331,7 +321,12 @@ impl Router {
             (SettlementTarget::Producer { attachment, delivery_id }, Some(id)) => {
                 self.count_outcome(at, outcome);
                 if self.attachments.producer(attachment).is_some() {
-                    links.provisional(attachment, delivery_id, id, outcome);
+                    links.send(ToLink::Provisional {
+                        attachment,
+                        delivery_id,
+                        transaction: id,
+                        outcome: Cow::Borrowed(outcome),
+                    });
                 }
             }
             _ => self.answer(settlement, at, outcome, links),

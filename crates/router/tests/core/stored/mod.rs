@@ -23,13 +23,13 @@ mod transactions_topics;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::{decode_message, encode_message};
-use enmasse_amqp::types::{Body, Error, Fields, Message, Modified, Outcome, Value};
+use enmasse_amqp::types::{Body, Error, Message, Modified, Outcome, Value};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
-    OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, TransactionId, Unsettled,
+    OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -108,58 +108,30 @@ impl Links for Recorded {
         true
     }
 
-    fn unsettled(&mut self, attachment: AttachmentId, unsettled: Unsettled) {
-        self.maps.push((attachment, unsettled));
-    }
-
-    fn name(&mut self, _: AttachmentId, number: u64, again: bool) {
-        self.name = Some((number, again));
-    }
-
-    fn settled(&mut self, attachment: AttachmentId, token: u64) {
-        self.confirmed.push((attachment, token));
-    }
-
-    fn recalled(&mut self, _: AttachmentId, description: &[u8]) {
-        self.recalled = Some(description.to_vec());
-    }
-
-    fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
-        self.refused += usize::from(answer.is_err());
-        self.attached.extend(answer.is_ok().then_some(attachment));
-    }
-
-    fn settle(&mut self, _: AttachmentId, delivery_id: u32, outcome: &Outcome) {
-        self.settled.push((delivery_id, outcome.clone()));
-    }
-
-    fn provisional(&mut self, _: AttachmentId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
-        match outcome {
-            Outcome::Accepted => self.provisional.push(delivery_id),
-            refused => self.refused_postings.push((delivery_id, refused.clone())),
+    fn send(&mut self, command: ToLink<'_>) {
+        match command {
+            ToLink::Unsettled { attachment, unsettled } => self.maps.push((attachment, unsettled)),
+            ToLink::Name { number, again, .. } => self.name = Some((number, again)),
+            ToLink::Settled { attachment, token } => self.confirmed.push((attachment, token)),
+            ToLink::Recalled { description, .. } => self.recalled = Some(description.to_vec()),
+            ToLink::Attached { attachment, answer } => {
+                self.refused += usize::from(answer.is_err());
+                self.attached.extend(answer.is_ok().then_some(attachment));
+            }
+            ToLink::Settle { delivery_id, outcome, .. } => self.settled.push((delivery_id, outcome.into_owned())),
+            ToLink::Provisional { delivery_id, outcome, .. } => match outcome.into_owned() {
+                Outcome::Accepted => self.provisional.push(delivery_id),
+                refused => self.refused_postings.push((delivery_id, refused)),
+            },
+            ToLink::Discharged { transaction, result } => self.discharged.push((transaction, result)),
+            ToLink::Open { open, .. } => self.open = Some(open),
+            ToLink::Room { attachment, room } => self.room.push((attachment, room)),
+            ToLink::Hold { hold, .. } => self.held = Some(hold != Hold::No),
+            ToLink::Drained { .. } => self.drained += 1,
+            ToLink::Close { .. } => self.closed += 1,
+            ToLink::Taken { .. } | ToLink::Halted { .. } => {}
+            other => panic!("unexpected command of a router: {other:?}"),
         }
-    }
-
-    fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {
-        self.discharged.push((transaction, result));
-    }
-
-    fn taken(&mut self, _: AttachmentId, _: u32) {}
-    fn open(&mut self, _: AttachmentId, open: bool) {
-        self.open = Some(open);
-    }
-    fn room(&mut self, attachment: AttachmentId, room: u32) {
-        self.room.push((attachment, room));
-    }
-    fn set_held(&mut self, _: AttachmentId, hold: Hold) {
-        self.held = Some(hold != Hold::No);
-    }
-    fn drained(&mut self, _: AttachmentId) {
-        self.drained += 1;
-    }
-    fn halted(&mut self, _: AttachmentId) {}
-    fn close(&mut self, _: AttachmentId, _: &Error) {
-        self.closed += 1;
     }
 }
 

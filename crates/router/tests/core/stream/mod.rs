@@ -17,8 +17,8 @@ use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
 use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
-    OpenQueue, Read, Router, Start, Stream, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Links, OpenQueue,
+    Read, Router, Start, Stream, ToLink, TransactionId,
 };
 
 use crate::whole;
@@ -57,28 +57,6 @@ struct Got {
 }
 
 impl Links for Recorded {
-    fn provisional(&mut self, _: AttachmentId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
-        match outcome {
-            Outcome::Accepted => self.provisional.push(delivery_id),
-            refused => self.refused_postings.push((delivery_id, refused.clone())),
-        }
-    }
-
-    fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {
-        self.discharged.push((transaction, result));
-    }
-
-    fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
-        match answer {
-            Ok(properties) => self.properties.insert(attachment, properties).map(drop),
-            Err(error) => self.closed.insert(attachment, error).map(drop),
-        };
-    }
-
-    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {
-        panic!("a stream has no subscriptions");
-    }
-
     fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
         if self.full.contains(&attachment) {
             return false;
@@ -99,32 +77,29 @@ impl Links for Recorded {
         true
     }
 
-    fn settle(&mut self, _: AttachmentId, delivery_id: u32, outcome: &Outcome) {
-        self.settled.push((delivery_id, outcome.clone()));
-    }
-
-    fn taken(&mut self, _: AttachmentId, count: u32) {
-        self.taken += count;
-    }
-
-    fn open(&mut self, _: AttachmentId, open: bool) {
-        assert!(open, "a stream takes what comes");
-    }
-
-    fn room(&mut self, _: AttachmentId, _: u32) {}
-    fn set_held(&mut self, _: AttachmentId, _: Hold) {}
-
-    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
-    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
-    fn settled(&mut self, _: AttachmentId, _: u64) {}
-    fn drained(&mut self, attachment: AttachmentId) {
-        self.drained.push(attachment);
-    }
-
-    fn halted(&mut self, _: AttachmentId) {}
-
-    fn close(&mut self, attachment: AttachmentId, error: &Error) {
-        self.closed.insert(attachment, error.clone());
+    fn send(&mut self, command: ToLink<'_>) {
+        match command {
+            ToLink::Provisional { delivery_id, outcome, .. } => match outcome.into_owned() {
+                Outcome::Accepted => self.provisional.push(delivery_id),
+                refused => self.refused_postings.push((delivery_id, refused)),
+            },
+            ToLink::Discharged { transaction, result } => self.discharged.push((transaction, result)),
+            ToLink::Attached { attachment, answer: Ok(properties) } => {
+                self.properties.insert(attachment, properties);
+            }
+            ToLink::Attached { attachment, answer: Err(error) } => {
+                self.closed.insert(attachment, error);
+            }
+            ToLink::Settle { delivery_id, outcome, .. } => self.settled.push((delivery_id, outcome.into_owned())),
+            ToLink::Taken { count, .. } => self.taken += count,
+            ToLink::Open { open, .. } => assert!(open, "a stream takes what comes"),
+            ToLink::Drained { attachment } => self.drained.push(attachment),
+            ToLink::Close { attachment, error } => {
+                self.closed.insert(attachment, error.into_owned());
+            }
+            ToLink::Hold { .. } | ToLink::Halted { .. } => {}
+            other => panic!("unexpected command of a stream: {other:?}"),
+        }
     }
 }
 

@@ -1,10 +1,7 @@
 //! Keys and values of state in the log, in addition to the messages of a queue. All other keys
 //! belong to the queue itself.
 
-use enmasse_amqp::types::Fields;
 use enmasse_journal::log::RecoveredQueue;
-
-use super::changed;
 
 /// First byte of the state key of a message's failed deliveries. The value: their count (u16), and
 /// the time of the next attempt if it is delayed (u64, milliseconds since 1970), little-endian.
@@ -61,10 +58,4 @@ pub(in crate::core) fn barred_of<'a>(
     let (&BARRED, id) = key.split_first()? else { return None };
     let (names, _) = value.as_chunks::<8>();
     Some((u64::from_le_bytes(id.try_into().ok()?), names.iter().map(|name| u64::from_le_bytes(*name))))
-}
-
-/// As above, for its modified annotations.
-pub(in crate::core) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> {
-    let (&ANNOTATIONS, id) = key.split_first()? else { return None };
-    Some((u64::from_le_bytes(id.try_into().ok()?), changed::decode(value)?))
 }

@@ -1,0 +1,285 @@
+//! Commands: the only seam between the shard of a link and the home of an address.
+//!
+//! Each command is declared here once and handled once, whether both are on one shard or not: a
+//! [`ToHome`] by `Shard::receive_home`, a [`ToLink`] by `Fabric::receive_link`. On one shard that is
+//! a call with a command that borrows the payload; between shards the command is encoded into the
+//! batch of the turn ([`wire`](super::wire)) and decoded there. A command has no shared state that
+//! changes, so the same bytes can pass between nodes.
+//!
+//! Credit travels as a limit (deliveries ever dispatched plus credit left), which stays correct
+//! whatever is in flight.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Error, Fields, Outcome};
+
+use super::attempts::Ending;
+use super::delivery::{Arrival, Delivery};
+use super::describe::AddressDescription;
+use super::ids::{AttachmentId, QuestionId, TransactionId};
+use super::role::{
+    AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
+};
+use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
+use super::{AddressKey, AddressKind, Declared};
+
+/// How a producer is held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// The producer is not held back.
+    #[default]
+    No,
+    /// More than [`HOLD_BYTES`](super::HOLD_BYTES) of its payload wait: its session accepts no
+    /// transfers. Its connection is still read, because the same connection may also receive.
+    Session,
+    /// Its address space has more bytes in flight to the journal than the
+    /// [`ReceiveBudget`](super::ReceiveBudget) allows, some of them from this producer: its
+    /// connection is not read until the journal has stored these.
+    Connection,
+}
+
+commands! {
+    /// To the home of an address, or of a part of a transaction.
+    #[derive(Debug)]
+    pub(crate) enum ToHome<'a> {
+        /// As of [`Router::attach`](super::Router::attach).
+        Attach { attachment: AttachmentId, address: Declared, role: AttachmentRole },
+        /// Where the messages of a producer come from.
+        Origin { attachment: AttachmentId, origin: Origin },
+        /// As `Attach`, of a link that requests a durable subscription by one of these names.
+        Recall { attachment: AttachmentId, names: Vec<SubscriptionName> },
+        /// A link leaves; `closed`: its client has closed it, and it will not return.
+        Detach { attachment: AttachmentId, ending: Ending, closed: bool },
+        /// Deliveries of one link that ends, as of
+        /// [`Router::relinquish`](super::Router::relinquish).
+        Relinquish { tokens: Cow<'a, [u64]>, ending: Ending, oldest: bool },
+        Credit { attachment: AttachmentId, limit: u32, drain: bool },
+        Deliver { attachment: AttachmentId, arrival: Arrival<'a> },
+        Outcome { token: u64, outcome: Cow<'a, Outcome> },
+        /// The same outcome of several deliveries.
+        Outcomes { tokens: Cow<'a, [u64]>, outcome: Cow<'a, Outcome> },
+        /// The outcome of a delivery that its consumer has not settled, on a link that can be
+        /// resumed.
+        OutcomeUnsettled { attachment: AttachmentId, token: u64, outcome: Cow<'a, Outcome> },
+        /// A delivery found no room on its link.
+        Refused { attachment: AttachmentId, delivery: Delivery<'a> },
+        /// The link has the first part of a long delivery.
+        Begun { attachment: AttachmentId },
+        /// Nothing more is to be dispatched to the link until it states its credit.
+        Stall { attachment: AttachmentId },
+        /// The address was deleted, which its home has done already: for links that were on their
+        /// way.
+        DeleteAddress { address: AddressKey },
+        Describe { question: QuestionId, address: AddressKey },
+        /// The tag of the delivery that begins next on a link that can be resumed.
+        NameDelivery { attachment: AttachmentId, delivery_id: u32, tag: &'a [u8] },
+        /// Its sender has settled a delivery.
+        ForgetTag { attachment: AttachmentId, tag: &'a [u8] },
+        Declare { transaction: TransactionId },
+        Post { attachment: AttachmentId, transaction: TransactionId, arrival: Arrival<'a> },
+        RetireDelivery { transaction: TransactionId, token: u64, outcome: Arc<Outcome>, settled: bool },
+        /// Something that belongs to a transaction was refused where it came from.
+        MarkRollbackOnly { transaction: TransactionId, cause: Cow<'a, Error> },
+        /// A transaction is in use at another home.
+        NoteTransactionUse { transaction: TransactionId },
+        /// The home is to admit its part of a transaction, which other homes have parts of.
+        Prepare { transaction: TransactionId },
+        Discharge { transaction: TransactionId, fail: bool },
+    }
+}
+
+commands! {
+    /// To the shard of a link, from the home of its address.
+    #[derive(Debug)]
+    #[allow(missing_docs, reason = "the fields have the names of their types")]
+    pub enum ToLink<'a> {
+        /// Answers [`Router::attach`](super::Router::attach) once, before any other command, unless
+        /// the attachment is detached first. `Ok`: the link is attached, with these properties.
+        /// `Err`: it was refused and is detached.
+        Attached { attachment: AttachmentId, answer: Result<Fields, Error> },
+        /// Comes before `Attached` for a link that named a durable subscription and no address:
+        /// the stored description of the subscription ([`Subscribing::description`]).
+        Recalled { attachment: AttachmentId, description: &'a [u8] },
+        /// Comes before `Attached` for a link that can be resumed: its deliveries that are
+        /// unsettled at this end.
+        Unsettled { attachment: AttachmentId, unsettled: Unsettled },
+        /// Names the next delivery to a consumer with a resumable link: `number` is its permanent
+        /// tag. `again`: the link received it in an earlier attachment.
+        Name { attachment: AttachmentId, number: u64, again: bool },
+        /// As of [`Links::transfer`](super::Links::transfer), for a link of another shard.
+        Transfer { attachment: AttachmentId, delivery: Delivery<'a> },
+        /// Answers [`Router::outcome_unsettled`](super::Router::outcome_unsettled): the outcome is
+        /// durable.
+        Settled { attachment: AttachmentId, token: u64 },
+        /// The outcome of an unsettled delivery: exactly one, unless its producer detached or
+        /// aborted it. It may precede the last part of the delivery; later parts are discarded.
+        Settle { attachment: AttachmentId, delivery_id: u32, outcome: Cow<'a, Outcome> },
+        /// The outcome of an unsettled posting, as a transactional state (4.4.1): accepted if it is
+        /// held until the discharge; otherwise it was refused, and its transaction is rollback-only.
+        /// Replaces `Settle`, and is the last command for the delivery.
+        Provisional {
+            attachment: AttachmentId,
+            delivery_id: u32,
+            transaction: TransactionId,
+            outcome: Cow<'a, Outcome>,
+        },
+        /// Answers [`Router::discharge`](super::Router::discharge) once. `Err`: why the
+        /// transaction was rolled back instead of committed (4.5.8).
+        Discharged { transaction: TransactionId, result: Result<(), Error> },
+        /// `count` more deliveries of this producer left its window. Comes once a turn.
+        Taken { attachment: AttachmentId, count: u32 },
+        /// Whether the producer may send: the address has a consumer, or room. Comes at attach and
+        /// at every change, never for anonymous producers.
+        Open { attachment: AttachmentId, open: bool },
+        /// The number of further deliveries of this producer that fit into the address. Comes for
+        /// named producers of temporary queues, at attach before `Open` and at every change. Other
+        /// producers may send what their windows allow.
+        Room { attachment: AttachmentId, room: u32 },
+        /// Sets how this producer is held back.
+        Hold { attachment: AttachmentId, hold: Hold },
+        /// A drain requested in [`Router::credit`](super::Router::credit) is complete: no message
+        /// waits for the remaining credit.
+        Drained { attachment: AttachmentId },
+        /// A consumer of another shard returned a delivery, and receives nothing until it grants
+        /// credit. Comes in order with the transfers: all earlier deliveries have arrived, so it may
+        /// grant credit now.
+        Halted { attachment: AttachmentId },
+        /// The last command for an attachment that was detached.
+        Left { attachment: AttachmentId },
+        /// Close the link: its address is deleted. The attachment is already detached, and this is
+        /// the last command for it, as is a refusal in `Attached`.
+        Close { attachment: AttachmentId, error: Cow<'a, Error> },
+        /// Answers `ToHome::Describe`; `None`: the address is not open there.
+        Described { question: QuestionId, found: Option<AddressDescription> },
+    }
+}
+
+impl ToLink<'_> {
+    /// The shard that it is for.
+    #[inline(always)]
+    pub(crate) fn shard(&self) -> u16 {
+        match self {
+            Self::Attached { attachment, .. }
+            | Self::Recalled { attachment, .. }
+            | Self::Unsettled { attachment, .. }
+            | Self::Name { attachment, .. }
+            | Self::Transfer { attachment, .. }
+            | Self::Settled { attachment, .. }
+            | Self::Settle { attachment, .. }
+            | Self::Provisional { attachment, .. }
+            | Self::Taken { attachment, .. }
+            | Self::Open { attachment, .. }
+            | Self::Room { attachment, .. }
+            | Self::Hold { attachment, .. }
+            | Self::Drained { attachment }
+            | Self::Halted { attachment }
+            | Self::Left { attachment }
+            | Self::Close { attachment, .. } => attachment.shard,
+            Self::Discharged { transaction, .. } => transaction.shard,
+            Self::Described { question, .. } => question.shard,
+        }
+    }
+}
+
+wire_structs! {
+    AttachmentId { shard, generation, index }
+    AddressKey { 0 }
+    Declared { key, kind, link_capacity, space }
+    Origin { connection, container }
+    SubscriptionName { space, container, name, durable }
+    Subscribing { name, shared, selector, no_local, wanted, allowed, description }
+    Resume { link, keep_s, unsettled, incomplete }
+    TransactionId { shard, conn, number }
+    QuestionId { shard, conn, number }
+    AddressDescription { depth, consumers, producers, partitions }
+    Consuming {
+        selector, browses, priority, exclusive, no_local, subscribing, name, start, partition, settled, resume
+    }
+}
+
+wire_units! {
+    AddressKind { Anycast, Multicast, Queue, Topic, Stream }
+    Ending { ByClient, ByNode, Lost, NotResumed, RolledBack }
+    Hold { No, Session, Connection }
+}
+
+impl<'a> Wire<'a> for NoLocal {
+    fn encode(&self, to: &mut Encoder) {
+        match self {
+            Self::Connection(connection) => {
+                0_u8.encode(to);
+                connection.encode(to);
+            }
+            Self::Container(container) => {
+                1_u8.encode(to);
+                container.encode(to);
+            }
+        }
+    }
+
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, Malformed> {
+        match u8::decode(from)? {
+            0 => Wire::decode(from).map(Self::Connection),
+            1 => Wire::decode(from).map(Self::Container),
+            _ => Err(Malformed("no-local is neither of a connection nor of a container")),
+        }
+    }
+}
+
+impl<'a> Wire<'a> for Start {
+    fn encode(&self, to: &mut Encoder) {
+        let (kind, number) = match *self {
+            Self::First => (0_u8, 0),
+            Self::Last => (1, 0),
+            Self::Next => (2, 0),
+            Self::Offset(offset) => (3, offset),
+            Self::Time(time_ms) => (4, time_ms),
+        };
+        kind.encode(to);
+        number.encode(to);
+    }
+
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, Malformed> {
+        match (u8::decode(from)?, u64::decode(from)?) {
+            (0, 0) => Ok(Self::First),
+            (1, 0) => Ok(Self::Last),
+            (2, 0) => Ok(Self::Next),
+            (3, offset) => Ok(Self::Offset(offset)),
+            (4, time_ms) => Ok(Self::Time(time_ms)),
+            _ => Err(Malformed("the start in a stream is unknown")),
+        }
+    }
+}
+
+impl<'a> Wire<'a> for AttachmentRole {
+    fn encode(&self, to: &mut Encoder) {
+        match self {
+            Self::Producer { anonymous, name, producer_name, resume } => {
+                0_u8.encode(to);
+                anonymous.encode(to);
+                name.encode(to);
+                producer_name.encode(to);
+                resume.encode(to);
+            }
+            Self::Consumer { filter, consuming } => {
+                1_u8.encode(to);
+                filter.encode(to);
+                consuming.encode(to);
+            }
+        }
+    }
+
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, Malformed> {
+        match u8::decode(from)? {
+            0 => Ok(Self::Producer {
+                anonymous: Wire::decode(from)?,
+                name: Wire::decode(from)?,
+                producer_name: Wire::decode(from)?,
+                resume: Wire::decode(from)?,
+            }),
+            1 => Ok(Self::Consumer { filter: Wire::decode(from)?, consuming: Wire::decode(from)? }),
+            _ => Err(Malformed("a link is neither a producer nor a consumer")),
+        }
+    }
+}
