@@ -95,6 +95,8 @@ class Catalogue:
         self._standard = _by_name(found, StandardInfraConfig)
         self._brokered = _by_name(found, BrokeredInfraConfig)
         self.services = _by_name(found, AuthenticationService)
+        self._offered: dict[tuple[str | None, str], list[AddressPlan]] = {}
+        """The plans offered to an address, by plan of its space and type."""
 
     @cached_property
     def authentications(self) -> Mapping[str, Authentication]:
@@ -113,9 +115,14 @@ class Catalogue:
     def offered(self, space: AddressSpace, type_: str) -> list[AddressPlan]:
         """Return the plans for addresses of a type in a space, the default first."""
         plan = self.space_plans.get(space.spec.plan or "")
-        names = plan.spec.address_plans if plan else self._in_order
-        found = (self.address_plans.get(name) for name in names)
-        return [one for one in found if one is not None and one.spec.address_type == type_]
+        choice = plan.metadata.name if plan else None, type_
+        if choice not in self._offered:
+            names = plan.spec.address_plans if plan else self._in_order
+            found = (self.address_plans.get(name) for name in names)
+            self._offered[choice] = [
+                one for one in found if one is not None and one.spec.address_type == type_
+            ]
+        return self._offered[choice]
 
     @cached_property
     def _in_order(self) -> list[str]:

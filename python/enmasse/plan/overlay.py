@@ -21,6 +21,9 @@ from enmasse.plan.declared import (
 from enmasse.plan.members import Choice
 from enmasse.resources import Declared, Key, Resource
 
+_NOTHING = DeclaredState()
+"""Hidden by an overlay that changes no resource of its base."""
+
 
 class Overlay:
     """A declared state with changes applied on top."""
@@ -31,7 +34,8 @@ class Overlay:
 
         self._changed: set[Key] = set()
         self._changes_catalogue = False
-        self._hidden = DeclaredState()
+        # Most requests create one resource, which hides nothing.
+        self._hidden = _NOTHING
         self._own = DeclaredState()
         self._catalogue: Catalogue | None = None
         for key, resource in changed.items():
@@ -42,7 +46,7 @@ class Overlay:
         if key not in self._changed:
             self._changed.add(key)
             if (before := self.base.get(key)) is not None:
-                self._hidden.put(key, before)
+                self._hide(key, before)
         self._own.put(key, resource)
         if key.kind in CATALOGUED_KINDS:
             self._changes_catalogue = True
@@ -100,6 +104,11 @@ class Overlay:
         if self._catalogue is None:
             self._catalogue = Catalogue(self.chosen_from().values())
         return self._catalogue
+
+    def _hide(self, key: Key, before: Resource) -> None:
+        if self._hidden is _NOTHING:
+            self._hidden = DeclaredState()
+        self._hidden.put(key, before)
 
     def _unchanged(self, keys: Iterable[Key]) -> list[Key]:
         return [key for key in keys if key not in self._changed]

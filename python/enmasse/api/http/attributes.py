@@ -5,6 +5,9 @@ from starlette.types import Scope
 
 from enmasse.auth.roles import Attributes
 
+_ATTRIBUTES = "enmasse.attributes"
+"""Key of a scope for the attributes of its request."""
+
 _VERBS = {
     "GET": "get",
     "HEAD": "get",
@@ -19,6 +22,14 @@ _OF_NAMESPACES = ("status", "finalize")
 
 def attributes_of(scope: Scope) -> Attributes:
     """Return the attributes of a request. A non-resource path has only the path."""
+    # The audit trail and the access check both ask.
+    found: Attributes | None = scope.get(_ATTRIBUTES)
+    if found is None:
+        found = scope[_ATTRIBUTES] = _attributes_of(scope)
+    return found
+
+
+def _attributes_of(scope: Scope) -> Attributes:
     path, method = scope["path"], scope["method"]
     verb = _VERBS.get(method, method.lower())
     parts = path.strip("/").split("/")
@@ -36,10 +47,10 @@ def attributes_of(scope: Scope) -> Attributes:
     resource, name, below = (*rest, "", "")[:3]
     if not name:
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
-    query = QueryParams(scope.get("query_string", b""))
-    watches = {query.get("watch"), query.get("follow")} & {"true", "1"}
-    if watches and verb in ("get", "list"):
-        verb = "watch"
+    if verb in ("get", "list") and scope.get("query_string"):
+        query = QueryParams(scope["query_string"])
+        if {query.get("watch"), query.get("follow")} & {"true", "1"}:
+            verb = "watch"
     return Attributes(verb, group, resource, below, namespace, name, path)
 
 

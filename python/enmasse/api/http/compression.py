@@ -6,6 +6,7 @@ A body sent in parts, such as a watch or a backup, is not compressed.
 
 import asyncio
 import zlib
+from functools import lru_cache
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +34,7 @@ class Compression:
             await self._app(scope, receive, send)
 
 
+@lru_cache(maxsize=64)  # Most clients send the same one with every request.
 def accepts_gzip(accepted: str) -> bool:
     """Whether an `Accept-Encoding` allows gzip: by name or by `*`, and not with weight 0."""
     weights: dict[str, float] = {}
