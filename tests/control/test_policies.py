@@ -1,5 +1,6 @@
 """Checks at admission, one table for each."""
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -8,7 +9,8 @@ from doubles import address, deadletter, queue, space, subscription, topic, user
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid
 from enmasse.control.policies import World, first_fault, space_exposed
 from enmasse.plan import DeclaredState, Overlay
-from enmasse.resources import Resource
+from enmasse.plan.naming import lost_names, platform_names
+from enmasse.resources import AddressSpace, Resource, parse
 from enmasse.resources.address import TYPES
 
 
@@ -207,3 +209,61 @@ def test_anonymous_space_on_an_exposed_platform_is_rejected(
             "--insecure" in error.message
             and "remove spec.authenticationService.type" in error.message
         )
+
+
+PLATFORM_NAMES = platform_names(["Mq.Example.com"])
+
+
+def space_at(name: str, namespace: str, second: int, *hosts: str) -> AddressSpace:
+    """A space with host names, created in a second."""
+    endpoints = [
+        {
+            "name": f"e{number}",
+            "service": "messaging",
+            "expose": {"type": "route", "routeHost": host, "routeServicePort": "amqps"},
+        }
+        for number, host in enumerate(hosts)
+    ]
+    data = space(name).document()
+    data["spec"]["endpoints"] = endpoints
+    one = parse(data)
+    assert isinstance(one, AddressSpace)
+    stamp = f"2026-01-01T00:00:{second:02}Z"
+    uid = f"{name}.{namespace}"
+    return one.with_metadata(namespace=namespace, uid=uid, creation_timestamp=stamp)
+
+
+@pytest.mark.parametrize(
+    ("host", "owner"),
+    [
+        ("shop.south", "a space of another namespace"),
+        ("lab.north", "address space lab"),
+        ("x.example.com", "address space lab"),
+        ("mq.example.com", "the platform itself"),
+    ],
+)
+def test_older_space_cannot_claim_a_name_in_use_as_a_host(host: str, owner: str) -> None:
+    others = [space_at("shop", "south", 2), space_at("lab", "north", 3, "x.example.com")]
+    before, after = space_at("old", "north", 1), space_at("old", "north", 1, host)
+    state = Overlay(DeclaredState([*others, before]), {after.key: after})
+    error = first_fault([(after, before)], World(state, False, platform=PLATFORM_NAMES))
+    assert isinstance(error, Conflict)
+    assert error.faults[0].field == "spec.endpoints[0].expose.routeHost"
+    assert f"{host!r} already belongs to {owner}" in error.message
+
+
+def test_admitted_host_names_are_never_lost() -> None:
+    rng = random.Random(2)
+    state, accepted = DeclaredState(), 0
+    for second in range(60):
+        hosts = rng.sample(["mq.example.com", "x.example.com", "shop.a", "lab.b"], rng.randrange(3))
+        one = space_at(rng.choice(["shop", "lab", "own"]), rng.choice("abc"), second, *hosts)
+        before = state.get(one.key)
+        after = Overlay(state, {one.key: one})
+        if first_fault([(one, before)], World(after, False, platform=PLATFORM_NAMES)) is None:
+            state.put(one.key, one)
+            accepted += bool(hosts)
+        found = [state.get(key) for key in state.spaces()]
+        for kept in (one for one in found if isinstance(one, AddressSpace)):
+            assert not {*kept.spec.hosts} & lost_names(state, kept, PLATFORM_NAMES)
+    assert accepted > 5

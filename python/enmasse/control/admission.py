@@ -20,6 +20,7 @@ from enmasse.control.defaults import with_default_noted
 from enmasse.control.secret_extraction import extract_secrets
 from enmasse.plan import PLATFORM, Declarations, Overlay
 from enmasse.plan.declared import home_of
+from enmasse.plan.naming import platform_names
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -92,10 +93,11 @@ class Admission:
         """Guard `store`.
 
         `exposed`: other machines can reach a listener unintentionally. `served`: supported address
-        types. `hosts`: host names of the platform. `bounds`: limits of a namespace.
+        types. `hosts`: host names of the platform, as for the compiler. `bounds`: limits of a
+        namespace.
         """
         self._store = store
-        self._hosts = hosts
+        self._platform_names = platform_names(hosts)
         self.exposed = exposed
         self._served = served
         self._bounds = bounds or policies.NamespaceBounds()
@@ -341,23 +343,22 @@ class Admission:
 
         Raises: Invalid or Conflict for the first refused resource.
         """
-        changed = list(changed)
-        world = self._world({resource.key: resource for resource, _ in changed}, base)
+        world = self._world({}, base)
+        admitted: list[tuple[Resource, Resource | None]] = []
         # In order: the plan of an address depends on that of its space.
-        for at, (resource, before) in enumerate(changed):
+        for resource, before in changed:
             planned = with_plan(resource, before, world)
-            if planned is not resource:
-                world.after.put(planned.key, planned)
-                changed[at] = planned, before
-        error = policies.first_fault(changed, world)
+            world.after.put(planned.key, planned)
+            admitted.append((planned, before))
+        error = policies.first_fault(admitted, world)
         # For a create, an existing name is the first error.
         exists = any(
             before is not None and resource.metadata.resource_version == MUST_NOT_EXIST
-            for resource, before in changed
+            for resource, before in admitted
         )
         if error is not None and not exists:
             raise error
-        return changed
+        return admitted
 
     def _new_namespaces(self, resources: Sequence[Resource]) -> list[Resource]:
         """Return the missing namespaces of resources."""
@@ -387,7 +388,7 @@ class Admission:
     ) -> policies.World:
         """Return the world after a request; None means deleted."""
         after = Overlay(base if base is not None else self.declared.current(), changed)
-        return policies.World(after, self.exposed, self._served, self._hosts, self._bounds)
+        return policies.World(after, self.exposed, self._served, self._platform_names, self._bounds)
 
     def _members(self, resource: Resource) -> list[Resource]:
         """Return the resources that are deleted with a resource."""

@@ -25,10 +25,10 @@ from enmasse.plan.declared import (
     full_name,
     group_of,
     home_of,
-    host_name,
     unique_names,
 )
 from enmasse.plan.growth import exceeded_by_new_plan, outgrown_quota
+from enmasse.plan.naming import rival
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -74,8 +74,8 @@ class World:
     served: Sequence[str] = SERVED_TYPES
     """Supported address types."""
 
-    hosts: Sequence[str] = ()
-    """Host names of the platform, which no space can have."""
+    platform: Collection[str] = ()
+    """Names of the platform, which no space can have."""
 
     bounds: NamespaceBounds = NamespaceBounds()
     """Limits of a namespace."""
@@ -249,9 +249,7 @@ Changed = Sequence[tuple[Resource, Resource | None]]
 
 
 def host_taken(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
-    """A host name of its endpoints belongs to the platform or to another space, or its full name is
-    a host name of another space.
-    """
+    """The platform or another space claims a host name of its endpoints, or its full name."""
     if not isinstance(resource, AddressSpace):
         return None
     asked = {"metadata.name": full_name(resource)} if before is None else {}
@@ -262,20 +260,19 @@ def host_taken(resource: Resource, before: Resource | None, world: World) -> EnM
             for host in endpoint.hosts
         }
     for field, host in asked.items():
-        others = [key for key in world.after.owners(host_name(host)) if key != resource.key]
-        if host in world.hosts:
-            owned_by = "the platform itself"
-        elif others:
-            owned_by = _display_name(others[0], resource)
-        else:
+        owner = rival(world.after, resource, host, world.platform)
+        if owner is None:
             continue
+        owned_by = _display_name(owner, resource)
         fault = Fault(field, f"{host!r} already belongs to {owned_by}; choose another")
         return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
     return None
 
 
 def _display_name(space: Key, asking: Resource) -> str:
-    """Return how a space is named to a tenant, who may not own it."""
+    """Return how a space, or the platform, is named to a tenant, who may not own it."""
+    if space == PLATFORM:
+        return "the platform itself"
     if space.namespace == asking.metadata.namespace:
         return f"address space {space.name}"
     return "a space of another namespace"

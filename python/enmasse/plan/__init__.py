@@ -9,13 +9,12 @@ the node: `vectors/plans/` has examples that the tests of both sides read.
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
 from enmasse.plan.compiler import (
     FIRST_DEFAULT,
-    PLATFORM,
     Compiled,
     Compiler,
     compile,
     default_space,
 )
-from enmasse.plan.declared import Declarations, DeclaredState
+from enmasse.plan.declared import PLATFORM, Declarations, DeclaredState
 from enmasse.plan.login import open_spaces
 from enmasse.plan.model import Plan, PlannedAddress, PlannedSpace
 from enmasse.plan.naming import names_of

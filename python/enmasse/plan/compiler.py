@@ -11,7 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enmasse.plan.catalogue import Catalogue
-from enmasse.plan.declared import CATALOGUED_KINDS, DeclaredState, Home, home_of_key
+from enmasse.plan.declared import (
+    CATALOGUED_KINDS,
+    PLATFORM,
+    DeclaredState,
+    Home,
+    home_of_key,
+)
 from enmasse.plan.model import LINK_CAPACITY, Plan, PlannedSpace
 from enmasse.plan.naming import lost_names, platform_names, spaces_with_changed_names
 from enmasse.plan.space import NOTHING, Outcome, OutcomeReason, SpaceState
@@ -22,12 +28,9 @@ from enmasse.resources import (
     MessagingUser,
     Resource,
 )
-from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION, INFRA_NAMESPACE
+from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION
 
 _MEMBERS = ("AddressSpace", "Address", "MessagingUser")
-
-PLATFORM = Key("Namespace", "", INFRA_NAMESPACE)
-"""The resource whose annotation DEFAULT_SPACE_ANNOTATION names the default space."""
 
 FIRST_DEFAULT = (DEFAULT_NAMESPACE, "default")
 """The default space without the annotation."""

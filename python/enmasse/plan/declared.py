@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from enmasse.plan.catalogue import CATALOGUED, Catalogue
-from enmasse.plan.members import Choice, Members, put_member, put_owner
+from enmasse.plan.members import Choice, Members, names_in_space, put_member, put_owner
 from enmasse.resources import (
     Address,
     AddressSpace,
@@ -22,6 +22,7 @@ from enmasse.resources import (
     Resource,
     Secret,
 )
+from enmasse.resources.model import INFRA_NAMESPACE
 
 Home = tuple[str, str]
 """Namespace and name of an address space."""
@@ -34,6 +35,11 @@ Group = tuple[str, str]
 
 Listener = Callable[[Key, Resource | None, Resource | None], None]
 """Called with a key, its former resource and its present one."""
+
+PLATFORM = Key("Namespace", "", INFRA_NAMESPACE)
+"""The platform itself: owner of its host names, and the resource whose annotation
+DEFAULT_SPACE_ANNOTATION names the default space.
+"""
 
 CATALOGUED_KINDS = frozenset(model.__name__ for model in CATALOGUED)
 _IN_SPACE = ("Address", "MessagingUser")
@@ -235,17 +241,13 @@ def unique_names(resource: Resource) -> list[Name]:
     """Return the unique names of a resource: an address's in its space, a user's in its space, a
     space's realm and a plan's name among all.
     """
-    if isinstance(resource, Address):
-        names: tuple[str, ...] = resource.names
-    elif isinstance(resource, MessagingUser):
-        names = (resource.spec.username,)
-    elif isinstance(resource, AddressSpace):
-        return [(resource.kind, "", "", resource.own_realm)]
-    elif resource.unique:
-        return [(resource.kind, "", "", resource.metadata.name)]
-    else:
-        names = ()
-    return [(resource.kind, resource.metadata.namespace, resource.space, name) for name in names]
+    kind = resource.kind
+    if isinstance(resource, Address | MessagingUser):
+        namespace, space = home_of(resource)
+        return [(kind, namespace, space, name) for name in names_in_space(resource)]
+    if isinstance(resource, AddressSpace):
+        return [(kind, "", "", resource.own_realm)]
+    return [(kind, "", "", resource.metadata.name)] if resource.unique else []
 
 
 def served_names(resource: Resource | None) -> list[Name]:

@@ -1,12 +1,18 @@
-"""Limits of a request by the quota of an address space. Pure.
+"""Which addresses have room in the quota of an address space. Pure.
 
-The compiler applies the same limits to declared resources: there, resources wait for room.
+Admission refuses a request that needs more than there is. Addresses that bypassed admission, or
+whose quota has become smaller, are declared all the same: the youngest of them wait.
 """
 
+from collections import Counter
+from collections.abc import Collection, Container
+
+from enmasse.plan.catalogue import Catalogue
 from enmasse.plan.declared import Home
+from enmasse.plan.members import Choice, Members, oldest_first
 from enmasse.plan.overlay import Overlay
-from enmasse.plan.quota import Excess, exceeded, outgrown
-from enmasse.resources import AddressSpace, Key
+from enmasse.plan.quota import Demand, Excess, exceeded, outgrown
+from enmasse.resources import Address, AddressSpace, Key
 
 
 def exceeded_by_new_plan(after: Overlay, home: Home) -> list[Excess]:
@@ -47,3 +53,43 @@ def outgrown_quota(after: Overlay, home: Home) -> list[Excess]:
     if not exceeded(demands, plan):
         return []
     return outgrown(catalogue.demands(after.base.choices(home)), demands, plan)
+
+
+def waiting_for_quota(
+    members: Members, catalogue: Catalogue, *, served: Container[Key], excluded: Collection[Key]
+) -> dict[Key, list[Excess]]:
+    """Return the addresses of a space beyond its quota, with the limits that they would exceed.
+
+    Served addresses keep their share, even beyond a quota that has become smaller. `excluded`:
+    addresses that need none, because another one has their name.
+    """
+    plan = catalogue.plan_of_space(members.space) if members.space else None
+    if plan is None:
+        return {}
+    # Most spaces have room, so single addresses are examined only for the others.
+    counts = Counter(members.choices)
+    counts.subtract(choice_of(members.addresses[key]) for key in excluded)
+    if not exceeded(catalogue.demands(counts), plan):
+        return {}
+    here = [one for key, one in members.addresses.items() if key not in excluded]
+    demands = Counter(catalogue.demand(*choice_of(one)) for one in here if one.key in served)
+    waiting: dict[Key, list[Excess]] = {}
+    refused: dict[Demand, list[Excess]] = {}
+    for address in oldest_first(one for one in here if one.key not in served):
+        wanted = catalogue.demand(*choice_of(address))
+        if wanted not in refused:
+            after = demands + Counter([wanted])
+            excess = outgrown(demands, after, plan)
+            if not excess:
+                demands = after
+                continue
+            # Room only shrinks during the loop, so an address that does not fit now never fits
+            # later.
+            refused[wanted] = excess
+        waiting[address.key] = refused[wanted]
+    return waiting
+
+
+def choice_of(address: Address) -> Choice:
+    """Return type and plan of an address."""
+    return address.spec.type, address.spec.plan

@@ -1,14 +1,24 @@
 """The declarations of one address space, with indexes by name and reference. Pure."""
 
 from collections import Counter, defaultdict
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
 
 Choice = tuple[str, str | None]
 """Type and plan of an address."""
 
+Member = Address | MessagingUser
+_Member = TypeVar("_Member", Address, MessagingUser)
 _Name = TypeVar("_Name")
+
+
+class Taken(NamedTuple):
+    """A name that a member declares but an older one has."""
+
+    name: str
+    owner: Key
 
 
 class Members:
@@ -21,7 +31,7 @@ class Members:
         self.claims: dict[str, tuple[Key, ...]] = {}
         """The addresses that declare a name, in the order of declaration."""
 
-        self.contested: set[str] = set()
+        self._contested: set[str] = set()
         """Names that several addresses declare."""
 
         self.referring: defaultdict[str, set[Key]] = defaultdict(set)
@@ -31,6 +41,7 @@ class Members:
         """Number of addresses of each type and plan."""
 
         self._usernames: dict[str, tuple[Key, ...]] = {}
+        self._contested_usernames: set[str] = set()
 
     @property
     def is_empty(self) -> bool:
@@ -46,6 +57,14 @@ class Members:
         """Return the addresses with a name, or the users with one."""
         return (self.claims if kind == "Address" else self._usernames).get(name, ())
 
+    def taken_addresses(self) -> dict[Key, Taken]:
+        """Return the addresses that declare a name of an older address."""
+        return _taken(self.addresses, self.claims, self._contested)
+
+    def taken_usernames(self) -> dict[Key, Taken]:
+        """Return the users that declare the name of an older user."""
+        return _taken(self.users, self._usernames, self._contested_usernames)
+
     def put(self, key: Key, before: Resource | None, now: Resource | None) -> None:
         """Replace the resource of a key; None means absent."""
         if key.kind == "AddressSpace":
@@ -55,14 +74,14 @@ class Members:
             self._count(before, -1)
             del self.addresses[key]
         elif isinstance(before, MessagingUser):
-            put_owner(self._usernames, before.spec.username, key, -1)
+            self._count_user(before, -1)
             del self.users[key]
         if isinstance(now, Address):
             self.addresses[key] = now
             self._count(now, 1)
         elif isinstance(now, MessagingUser):
             self.users[key] = now
-            put_owner(self._usernames, now.spec.username, key, 1)
+            self._count_user(now, 1)
 
     def restate(self, resource: Resource) -> None:
         """Replace a resource whose declaration is the same, such as one with a new status."""
@@ -76,11 +95,47 @@ class Members:
     def _count(self, address: Address, step: int) -> None:
         key, spec = address.key, address.spec
         self.choices[spec.type, spec.plan] += step
-        for name in address.names:
-            claims = put_owner(self.claims, name, key, step)
-            (self.contested.add if len(claims) > 1 else self.contested.discard)(name)
+        _claim(self.claims, self._contested, address, step)
         for other in references(address):
             put_member(self.referring, other, key, step)
+
+    def _count_user(self, user: MessagingUser, step: int) -> None:
+        _claim(self._usernames, self._contested_usernames, user, step)
+
+
+def names_in_space(member: Member) -> tuple[str, ...]:
+    """Return the names of an address or a user that are unique in its space."""
+    return member.names if isinstance(member, Address) else (member.spec.username,)
+
+
+def oldest_first(members: Iterable[_Member]) -> list[_Member]:
+    """Return members in the order in which they get names and quota."""
+    return sorted(members, key=lambda one: (one.metadata.creation_timestamp or "", one.key))
+
+
+def _claim(
+    claims: dict[str, tuple[Key, ...]], contested: set[str], member: Member, step: int
+) -> None:
+    key = member.key
+    for name in names_in_space(member):
+        owners = put_owner(claims, name, key, step)
+        (contested.add if len(owners) > 1 else contested.discard)(name)
+
+
+def _taken(
+    members: Mapping[Key, _Member], claims: Mapping[str, tuple[Key, ...]], contested: set[str]
+) -> dict[Key, Taken]:
+    """Assign contested names, the oldest member first; return the members that get none."""
+    taken: dict[Key, Taken] = {}
+    owners: dict[str, Key] = {}
+    for member in oldest_first(members[key] for key in {k for n in contested for k in claims[n]}):
+        key, names = member.key, names_in_space(member)
+        name = next((one for one in names if one in owners), None)
+        if name is None:
+            owners.update(dict.fromkeys(names, key))
+        else:
+            taken[key] = Taken(name, owners[name])
+    return taken
 
 
 def references(address: Address) -> set[str]:

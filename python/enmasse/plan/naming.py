@@ -9,6 +9,7 @@ with the smaller uid; both survive restarts, backups and a change of the store.
 from collections.abc import Collection, Iterable
 
 from enmasse.plan.declared import (
+    PLATFORM,
     Declarations,
     Home,
     full_name,
@@ -49,17 +50,30 @@ def lost_names(
     """Return the names that a space claims but another owner has, in lower case."""
     *others, _ = names_of(space)
     names = {name.lower() for name in others}
-    return frozenset(name for name in names if _owner(declared, name, platform) != space.key)
+    return frozenset(one for one in names if claimants(declared, one, platform)[0] != space.key)
 
 
-def _owner(declared: Declarations, name: str, platform: Collection[str]) -> Key | None:
-    """Return the space that owns a name; None if the platform owns it."""
-    if name in platform:
-        return None
-    claimants = {*declared.owners(short_name(name)), *declared.owners(host_name(name))}
-    spaces = [one for key in claimants if isinstance(one := declared.get(key), AddressSpace)]
+def rival(
+    declared: Declarations, space: AddressSpace, name: str, platform: Collection[str]
+) -> Key | None:
+    """Return another claimant of a name of a space: PLATFORM, or the first space; None if there is
+    none.
+
+    A request may not claim such a name: an older space would take it from the one that has it.
+    """
+    others = (key for key in claimants(declared, name.lower(), platform) if key != space.key)
+    return next(others, None)
+
+
+def claimants(declared: Declarations, name: str, platform: Collection[str]) -> list[Key]:
+    """Return all claimants of a name in lower case, its owner first. The key of the platform is
+    PLATFORM.
+    """
+    keys = {*declared.owners(short_name(name)), *declared.owners(host_name(name))}
+    spaces = [one for key in keys if isinstance(one := declared.get(key), AddressSpace)]
     # A full name always belongs to its space, even if another one claimed it first.
-    return min(spaces, key=lambda one: (full_name(one).lower() != name, _since(one))).key
+    spaces.sort(key=lambda one: (full_name(one).lower() != name, _since(one)))
+    return [*([PLATFORM] if name in platform else []), *(one.key for one in spaces)]
 
 
 def _since(space: AddressSpace) -> tuple[str, str, Key]:

@@ -5,16 +5,15 @@ itself, those that reference it, those that claim its name, and those that wait 
 outcome is the same as for declaring everything at once.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TypeVar
 
 from enmasse.plan.catalogue import UNBOUNDED, Bounds, Catalogue
 from enmasse.plan.effective import with_plan
+from enmasse.plan.growth import waiting_for_quota
 from enmasse.plan.login import authentication, kind_of, planned_user
-from enmasse.plan.members import Choice, Members
+from enmasse.plan.members import Members
 from enmasse.plan.model import (
     LINK_CAPACITY,
     PlannedAddress,
@@ -23,7 +22,7 @@ from enmasse.plan.model import (
     SpaceLimits,
 )
 from enmasse.plan.naming import names_of
-from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown
+from enmasse.plan.quota import Excess, demand
 from enmasse.plan.references import dangling
 from enmasse.plan.stored import planned as planned_address
 from enmasse.resources import (
@@ -37,8 +36,6 @@ from enmasse.resources import (
 )
 from enmasse.resources.address import AppliedPlan
 from enmasse.resources.conditions import READY, find
-
-_Member = TypeVar("_Member", Address, MessagingUser)
 
 EXPOSED = (
     "it would admit anonymous clients from other machines, so it is closed; set"
@@ -243,76 +240,37 @@ class SpaceState:
         return True
 
     def _settle_names(self) -> set[Key]:
-        """Assign duplicate names; return the addresses whose assignment changed."""
-        duplicates: dict[Key, OutcomeReason] = {}
-        taken: dict[str, Address] = {}
-        wanting = {key for name in self.members.contested for key in self.members.claims[name]}
-        for address in _oldest_first(self.members.addresses[key] for key in wanting):
-            name = next((name for name in address.names if name in taken), None)
-            if name is None:
-                taken.update((name, address) for name in address.names)
-                continue
-            duplicates[address.key] = OutcomeReason(
+        """Exclude addresses whose name an older one has; return those whose exclusion changed."""
+        taken = {
+            key: OutcomeReason(
                 "AddressTaken",
-                f"address {name!r} is already declared by {taken[name].metadata.name};"
-                " delete one of the two",
+                f"address {name!r} is already declared by {owner.name}; delete one of the two",
             )
-        changed = {
-            key
-            for key in duplicates.keys() | self._duplicates.keys()
-            if duplicates.get(key) != self._duplicates.get(key)
+            for key, (name, owner) in self.members.taken_addresses().items()
         }
-        self._duplicates = duplicates
-        self._mark_affected(changed)
-        return changed
+        self._duplicates, before = taken, self._duplicates
+        return self._mark_differing(before, taken)
 
     def _settle_quota(self, catalogue: Catalogue) -> set[Key]:
         """Select the addresses that wait for quota; return those whose selection changed."""
-        plan = catalogue.plan_of_space(self.space) if self.space else None
-        over_quota: dict[Key, OutcomeReason] = {}
-        if plan is not None and self.space is not None:
-            counts = Counter(self.members.choices)
-            counts.subtract(_choice(self.members.addresses[key]) for key in self._duplicates)
-            if exceeded(catalogue.demands(counts), plan):
-                name = plan.metadata.name
-                over_quota = {
-                    address.key: OutcomeReason("QuotaExceeded", _quota_message(name, excess))
-                    for address, excess in self._without_room(catalogue)
-                }
-        changed = {
-            key
-            for key in over_quota.keys() | self._over_quota.keys()
-            if over_quota.get(key) != self._over_quota.get(key)
+        waiting = waiting_for_quota(
+            self.members, catalogue, served=self._settled, excluded=self._duplicates
+        )
+        plan = self.space.spec.plan if self.space else None
+        over_quota = {
+            key: OutcomeReason("QuotaExceeded", _quota_message(plan, excess))
+            for key, excess in waiting.items()
         }
-        self._over_quota = over_quota
+        self._over_quota, before = over_quota, self._over_quota
+        return self._mark_differing(before, over_quota)
+
+    def _mark_differing(
+        self, before: Mapping[Key, OutcomeReason], now: Mapping[Key, OutcomeReason]
+    ) -> set[Key]:
+        """Return the addresses whose reason changed; those that reference them are affected."""
+        changed = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
         self._mark_affected(changed)
         return changed
-
-    def _without_room(self, catalogue: Catalogue) -> Iterable[tuple[Address, list[Excess]]]:
-        """Yield the addresses beyond the quota, the youngest of those not served yet.
-
-        Served addresses keep their share, even beyond a quota that has become smaller.
-        """
-        assert self.space is not None
-        plan = catalogue.plan_of_space(self.space)
-        assert plan is not None
-        here = [one for key, one in self.members.addresses.items() if key not in self._duplicates]
-        demands = Counter(
-            catalogue.demand(*_choice(one)) for one in here if one.key in self._settled
-        )
-        refused: dict[Demand, list[Excess]] = {}
-        for address in _oldest_first(one for one in here if one.key not in self._settled):
-            wanted = catalogue.demand(*_choice(address))
-            if wanted not in refused:
-                after = demands + Counter([wanted])
-                excess = outgrown(demands, after, plan)
-                if not excess:
-                    demands = after
-                    continue
-                # Room only shrinks during the loop, so an address that does not fit now never fits
-                # later.
-                refused[wanted] = excess
-            yield address, refused[wanted]
 
     def _mark_affected(self, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -377,15 +335,13 @@ class SpaceState:
             and self._kind_of_authentication(space, catalogue) == "none"
         )
         outcomes: dict[Key, Outcome | None] = {}
-        names: dict[str, MessagingUser] = {}
-        # The oldest user keeps a name that several declare.
-        for user in _oldest_first(self.members.users.values()):
-            first = names.setdefault(user.spec.username, user)
+        taken = self.members.taken_usernames()
+        for user in self.members.users.values():
             if self.space is None:
                 outcomes[user.key] = Outcome(excluded=no_space(user))
-            elif first is not user:
+            elif (found := taken.get(user.key)) is not None:
                 message = (
-                    f"user name {user.spec.username!r} already belongs to {first.metadata.name};"
+                    f"user name {found.name!r} already belongs to {found.owner.name};"
                     " delete one of the two"
                 )
                 outcomes[user.key] = Outcome(excluded=OutcomeReason("UserNameTaken", message))
@@ -486,20 +442,9 @@ def no_space(orphan: Declared) -> OutcomeReason:
     )
 
 
-def _choice(address: Address) -> Choice:
-    return address.spec.type, address.spec.plan
-
-
-def _quota_message(plan: str, excess: list[Excess]) -> str:
+def _quota_message(plan: str | None, excess: list[Excess]) -> str:
     needed = ", ".join(map(str, excess))
     return (
         f"Quota exceeded: the address space would need {needed} that plan {plan}"
         " allows; it is pending until addresses are deleted or a plan changes"
-    )
-
-
-def _oldest_first(resources: Iterable[_Member]) -> list[_Member]:
-    return sorted(
-        resources,
-        key=lambda resource: (resource.metadata.creation_timestamp or "", resource.key),
     )

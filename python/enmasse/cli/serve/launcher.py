@@ -32,7 +32,7 @@ from enmasse.base.hosts import is_loopback
 from enmasse.base.rotated import RotatedFile
 from enmasse.base.service_manager import ServiceManager
 from enmasse.base.settings import KUBERNETES, SQLITE, Settings
-from enmasse.cli.connect.network import check_host, names_of, url
+from enmasse.cli.connect.network import check_host, names_of, platform_names, url
 from enmasse.cli.resources.files import load_files
 from enmasse.cli.serve.hints import SuggestedAddress, suggested_address
 from enmasse.cli.serve.leader import Certificates, Endpoint, Leader
@@ -214,7 +214,7 @@ def guard(store: Store, settings: Settings) -> Admission:
     return Admission(
         store,
         exposed=is_exposed(settings),
-        hosts=names_of(settings.host, settings.host_names),
+        hosts=platform_names(settings.host, settings.host_names),
         bounds=bounds,
     )
 
