@@ -16,7 +16,7 @@ from platform_process import ENMASSE
 
 END_TIMEOUT_S = 900.0
 STARTS_MAX = 10
-DYING = Path(__file__).with_name("dying.py")
+DYING = Path(__file__).with_name("kill_at_call.py")
 UNAVAILABLE = 7
 MARKS = {
     "jvm": b"org.apache.spark.deploy.SparkSubmit",
