@@ -221,13 +221,28 @@ impl Connection {
         }
     }
 
-    /// Takes all unsettled deliveries of a link, in order of ids.
-    pub fn take_unsettled(&mut self, link: LinkId, f: impl FnMut(u64)) {
-        let place = link.0;
-        let Some(link) = self.links.get_mut(place as usize).filter(|link| link.unsettled > 0) else { return };
-        link.unsettled = 0;
-        if let Some(session) = self.sessions.get_mut(link.session as usize) {
-            session.unsettled.take_link(place, f);
+    /// Takes all unsettled deliveries of a link: `f(token)` in order of ids.
+    pub fn take_unsettled(&mut self, link: LinkId, mut f: impl FnMut(u64)) {
+        self.take_unsettled_of(&[link], |_, token| f(token));
+    }
+
+    /// Takes all unsettled deliveries of links that end together: `f(link, token)`, in order of
+    /// ids within a session. Each session is read once, whatever the number of links: a connection
+    /// with many links must not cost links times deliveries.
+    pub fn take_unsettled_of(&mut self, links: &[LinkId], mut f: impl FnMut(LinkId, u64)) {
+        let mut sessions = Vec::new();
+        for link in links {
+            let Some(link) = self.links.get_mut(link.0 as usize).filter(|link| link.unsettled > 0) else { continue };
+            // A link that counts none but has deliveries in its session is one of `links`.
+            link.unsettled = 0;
+            sessions.push(link.session);
+        }
+        sessions.sort_unstable();
+        sessions.dedup();
+        for session in sessions {
+            let Some(session) = self.sessions.get_mut(session as usize) else { continue };
+            let ends = |place: u32| self.links.get(place as usize).is_none_or(|link| link.unsettled == 0);
+            session.unsettled.take_links(ends, |place, token| f(LinkId(place), token));
         }
     }
 }

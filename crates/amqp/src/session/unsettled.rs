@@ -145,23 +145,21 @@ impl Unsettled {
         }
     }
 
-    /// Takes all deliveries of `link`: `f(token)` in order of ids.
-    pub(crate) fn take_link(&mut self, link: u32, mut f: impl FnMut(u64)) {
+    /// Takes all deliveries of the links that `ends` selects, in one pass over all deliveries:
+    /// `f(link, token)` in order of ids.
+    pub(crate) fn take_links(&mut self, ends: impl Fn(u32) -> bool, mut f: impl FnMut(u32, u64)) {
         let mut taken = 0;
-        self.stragglers.retain(|_, entry| {
-            let keep = entry.link != Some(link);
-            if !keep {
+        let mut take = |entry: &mut Entry| {
+            if let Some(link) = entry.link.filter(|link| ends(*link)) {
                 taken += 1;
-                f(entry.token);
+                entry.link = None;
+                f(link, entry.token);
             }
-            keep
-        });
-        for entry in self.ring.iter_mut().filter(|entry| entry.link == Some(link)) {
-            taken += 1;
-            entry.link = None;
-            f(entry.token);
-        }
+        };
+        self.stragglers.values_mut().for_each(&mut take);
+        self.ring.iter_mut().for_each(&mut take);
         self.live -= taken;
+        self.stragglers.retain(|_, entry| entry.link.is_some());
         self.advance();
     }
 
@@ -259,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn take_link_returns_only_deliveries_of_that_link() {
+    fn take_links_returns_only_deliveries_of_those_links() {
         let mut unsettled = Unsettled::new(0);
         for token in 0..200 {
             unsettled.insert(token as u32 % 2, token);
         }
         let mut taken = Vec::new();
-        unsettled.take_link(1, |token| taken.push(token));
+        unsettled.take_links(|link| link == 1, |_, token| taken.push(token));
         assert_eq!(taken, (0..200).filter(|token| token % 2 == 1).collect::<Vec<_>>());
         assert_eq!(unsettled.len(), 100);
     }
@@ -275,7 +273,7 @@ mod tests {
         Insert(u32),
         Pass,
         Take(u32, u32),
-        Link(u32),
+        Links(u32),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -283,7 +281,7 @@ mod tests {
             6 => (0u32..3).prop_map(Step::Insert),
             4 => Just(Step::Pass),
             3 => (0u32..400, 0u32..8).prop_map(|(back, length)| Step::Take(back, length)),
-            1 => (0u32..3).prop_map(Step::Link),
+            1 => (0u32..3).prop_map(Step::Links),
         ]
     }
 
@@ -316,12 +314,12 @@ mod tests {
                         }
                         prop_assert_eq!(take(&mut unsettled, id, id.wrapping_add(length)), expected);
                     }
-                    Step::Link(link) => {
+                    Step::Links(link) => {
                         let mut taken = Vec::new();
-                        unsettled.take_link(link, |token| taken.push(token));
-                        let expected: Vec<u64> =
-                            model.values().filter(|entry| entry.0 == link).map(|entry| entry.1).collect();
-                        model.retain(|_, entry| entry.0 != link);
+                        unsettled.take_links(|other| other >= link, |link, token| taken.push((link, token)));
+                        let expected: Vec<(u32, u64)> =
+                            model.values().filter(|entry| entry.0 >= link).copied().collect();
+                        model.retain(|_, entry| entry.0 < link);
                         prop_assert_eq!(taken, expected);
                     }
                 }

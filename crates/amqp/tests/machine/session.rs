@@ -91,6 +91,31 @@ fn section_2_5_2_unsettled_deliveries_remain_until_the_driver_is_notified() {
 }
 
 #[test]
+fn unsettled_deliveries_of_links_that_end_together_are_taken_in_order_of_ids() {
+    let (mut pair, session, first, _) = Pair::linked(Config::default(), Config::default(), Role::Sender);
+    let mut links = vec![first];
+    for name in ["b", "c", "d"] {
+        links.push(pair.client.machine.attach(session, attach(name, Role::Sender)).unwrap());
+    }
+    pair.run();
+    let theirs: Vec<_> = pair.server.machine.links().collect();
+    theirs.iter().for_each(|link| pair.server.machine.grant(*link, 10));
+    pair.run();
+    for token in 0..12 {
+        pair.client.send(links[token % 4], Some(token as u64), b"m").unwrap();
+    }
+    let machine = &mut pair.client.machine;
+    let mut taken = Vec::new();
+    machine.take_unsettled_of(&links[1..3], |link, token| taken.push((link, token)));
+    let expected: Vec<_> = (0..12).filter(|token| matches!(token % 4, 1 | 2)).collect();
+    assert_eq!(taken, expected.iter().map(|token| (links[token % 4], *token as u64)).collect::<Vec<_>>());
+    taken.clear();
+    machine.take_unsettled_of(&links, |link, token| taken.push((link, token)));
+    assert_eq!(taken.len(), 6, "the other links keep theirs");
+    assert!(taken.iter().all(|(link, _)| *link == links[0] || *link == links[3]));
+}
+
+#[test]
 fn section_2_5_2_all_links_of_a_session_end_before_the_first_detach_event() {
     let mut pair = pair();
     let session = pair.client.machine.begin().unwrap();

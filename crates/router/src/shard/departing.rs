@@ -8,13 +8,13 @@
 //!
 //! The homes decide by `core::Ending` about deliveries without an outcome.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use enmasse_amqp::connection::{ClosedBy, LinkId, SessionId};
 use enmasse_amqp::types::{Error, condition};
 
 use super::conn::{DynamicNode, Link};
+use super::work::{RELEASE_NANOS, RETURN_NANOS};
 use super::{ConnId, Shard};
 use crate::core::{AttachmentId, Ending, Hold, Links, ToHome, ToLink, home_of_token};
 
@@ -40,26 +40,34 @@ impl Departure {
     }
 }
 
-/// Attachments removed from their addresses in one turn, a few microseconds each: a connection with
-/// many links that breaks off does not delay others of its worker.
-const TURN_DEPARTURES: usize = 512;
+/// Work of one turn on links that have ended: a connection with many links or deliveries that breaks
+/// off does not delay others of its worker.
+const TURN_NANOS: u64 = 2_000_000;
 
-/// Attachments to be removed from their addresses.
+/// A step of a departure at the home of an address.
+enum Step {
+    /// deliveries of one link return, as of `Router::relinquish`
+    Return { tokens: Vec<u64>, ending: Ending, oldest: bool },
+    /// an attachment is removed
+    Leave { attachment: AttachmentId, ending: Ending, closed: bool },
+}
+
+/// Steps of departures at this home.
 pub(super) struct Departures {
     /// those for later turns, in order
-    waiting: VecDeque<(AttachmentId, Ending, bool)>,
-    /// number that may still be removed in this turn
-    room: usize,
+    waiting: VecDeque<Step>,
+    /// work that this turn may still do
+    room_nanos: u64,
 }
 
 impl Departures {
     pub(super) const fn new() -> Self {
-        Self { waiting: VecDeque::new(), room: TURN_DEPARTURES }
+        Self { waiting: VecDeque::new(), room_nanos: TURN_NANOS }
     }
 
-    /// Whether one more may be removed now without overtaking another.
+    /// Whether one more step may be done now without overtaking another.
     fn are_due(&self) -> bool {
-        self.room > 0 && self.waiting.is_empty()
+        self.room_nanos > 0 && self.waiting.is_empty()
     }
 }
 
@@ -150,11 +158,7 @@ impl Shard {
 
     /// The second phase, after the first phase of all links that end together.
     pub(super) fn finish_departures(&mut self, departing: Vec<Departing>) {
-        for Departing { conn, link, state, departure, resumable } in &departing {
-            if matches!(state, Link::Consumer { .. }) {
-                self.give_back(*conn, *link, departure.ending, *resumable);
-            }
-        }
+        departing.chunk_by(|one, other| one.conn == other.conn).for_each(|links| self.give_back(links));
         let mut conns: Vec<ConnId> = departing.iter().map(|departing| departing.conn).collect();
         conns.dedup();
         departing.into_iter().for_each(|departing| self.leave(departing));
@@ -166,23 +170,36 @@ impl Shard {
         }
     }
 
-    /// Returns the unsettled deliveries of a consumer to their homes; `kept`: the home keeps them
-    /// for the resumed link.
-    fn give_back(&mut self, id: ConnId, link: LinkId, ending: Ending, kept: bool) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let mut tokens = std::mem::take(&mut self.settled);
-        conn.machine.take_unsettled(link, |token| tokens.push(token));
-        if kept {
-            tokens.clear();
+    /// Returns the unsettled deliveries of the consumers among links of one connection to their
+    /// homes. The home of a resumable link keeps them.
+    fn give_back(&mut self, links: &[Departing]) {
+        let Some(conn) = links.first().and_then(|first| self.fabric.conns.get_mut(first.conn.key())) else { return };
+        let mut consumers: Vec<&Departing> =
+            links.iter().filter(|departing| matches!(departing.state, Link::Consumer { .. })).collect();
+        consumers.sort_unstable_by_key(|departing| departing.link);
+        let numbers: Vec<LinkId> = consumers.iter().map(|departing| departing.link).collect();
+        let mut unsettled = Vec::new();
+        conn.machine.take_unsettled_of(&numbers, |link, token| unsettled.push((link, token)));
+        // Stable: the deliveries of a link stay in the order in which they were sent.
+        unsettled.sort_by_key(|(link, _)| *link);
+        let mut consumers = consumers.into_iter();
+        for deliveries in unsettled.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some(departing) = consumers.find(|departing| departing.link == deliveries[0].0) else { return };
+            if !departing.resumable {
+                self.give_back_link(deliveries, departing.departure.ending);
+            }
         }
+    }
+
+    /// Returns the unsettled deliveries of one link to their homes.
+    fn give_back_link(&mut self, deliveries: &[(LinkId, u64)], ending: Ending) {
         let mut oldest = true;
-        for tokens in tokens.chunk_by(|one, other| home_of_token(*one) == home_of_token(*other)) {
-            let home = tokens.first().map_or(self.fabric.index, |token| home_of_token(*token));
-            self.send_to_home(home, ToHome::Relinquish { tokens: Cow::Borrowed(tokens), ending, oldest });
+        for deliveries in deliveries.chunk_by(|(_, one), (_, other)| home_of_token(*one) == home_of_token(*other)) {
+            let home = home_of_token(deliveries[0].1);
+            let tokens = deliveries.iter().map(|(_, token)| *token).collect();
+            self.send_to_home(home, ToHome::Relinquish { tokens, ending, oldest });
             oldest = false;
         }
-        tokens.clear();
-        self.settled = tokens;
     }
 
     /// Removes a link from its addresses.
@@ -238,18 +255,39 @@ impl Shard {
         }
     }
 
-    /// An attachment leaves its address, which lives here: at once, or in a later turn where too
-    /// many have left in this one. Nothing is dispatched to it in the meantime.
+    /// Deliveries of a link that has ended return to their addresses, which live here: at once, or
+    /// in later turns where this one has done too much.
+    pub(super) fn take_back(&mut self, tokens: &[u64], ending: Ending, oldest: bool) {
+        if self.departures.are_due() {
+            self.take_back_now(tokens, ending, oldest);
+        } else {
+            self.departures.waiting.push_back(Step::Return { tokens: tokens.to_vec(), ending, oldest });
+        }
+    }
+
+    /// Takes back what this turn has room for; the rest waits before all other steps.
+    fn take_back_now(&mut self, tokens: &[u64], ending: Ending, oldest: bool) {
+        let room = usize::try_from(self.departures.room_nanos.div_ceil(RETURN_NANOS)).unwrap_or(usize::MAX);
+        let (now, later) = tokens.split_at(room.min(tokens.len()));
+        self.departures.room_nanos = self.departures.room_nanos.saturating_sub(now.len() as u64 * RETURN_NANOS);
+        self.router.relinquish(now, ending, oldest, &mut self.fabric);
+        if !later.is_empty() {
+            self.departures.waiting.push_front(Step::Return { tokens: later.to_vec(), ending, oldest: false });
+        }
+    }
+
+    /// An attachment leaves its address, which lives here: at once, or in a later turn where this
+    /// one has done too much. Nothing is dispatched to it in the meantime.
     pub(super) fn leave_address(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
         if self.departures.are_due() {
             self.leave_address_now(attachment, ending, closed);
         } else {
-            self.departures.waiting.push_back((attachment, ending, closed));
+            self.departures.waiting.push_back(Step::Leave { attachment, ending, closed });
         }
     }
 
     fn leave_address_now(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
-        self.departures.room = self.departures.room.saturating_sub(1);
+        self.departures.room_nanos = self.departures.room_nanos.saturating_sub(RELEASE_NANOS);
         if closed {
             self.router.unsubscribe(attachment, &mut self.fabric);
         } else {
@@ -258,17 +296,20 @@ impl Shard {
         self.fabric.send(ToLink::Left { attachment });
     }
 
-    /// Removes waiting attachments from their addresses, as many as one turn may.
+    /// Does waiting steps, as many as one turn may.
     pub(super) fn leave_addresses(&mut self) {
-        self.departures.room = TURN_DEPARTURES;
-        while self.departures.room > 0
-            && let Some((attachment, ending, closed)) = self.departures.waiting.pop_front()
+        self.departures.room_nanos = TURN_NANOS;
+        while self.departures.room_nanos > 0
+            && let Some(step) = self.departures.waiting.pop_front()
         {
-            self.leave_address_now(attachment, ending, closed);
+            match step {
+                Step::Return { tokens, ending, oldest } => self.take_back_now(&tokens, ending, oldest),
+                Step::Leave { attachment, ending, closed } => self.leave_address_now(attachment, ending, closed),
+            }
         }
     }
 
-    /// Whether attachments wait to be removed in the next turn.
+    /// Whether deliveries or attachments of links that have ended wait for the next turn.
     #[must_use]
     pub fn has_departures(&self) -> bool {
         !self.departures.waiting.is_empty()

@@ -14,6 +14,8 @@ pub(super) const DELIVERY_NANOS: u64 = 250;
 pub(super) const ATTACH_NANOS: u64 = 8_000;
 /// A link that is released.
 pub(super) const RELEASE_NANOS: u64 = 4_000;
+/// A delivery of a link that has ended, returned to its address.
+pub(super) const RETURN_NANOS: u64 = 500;
 /// A delivery covered by a disposition.
 pub(super) const SETTLED_NANOS: u64 = 100;
 /// A link that is checked when back-pressure of a connection is updated.

@@ -75,6 +75,39 @@ fn closing_a_connection_with_many_links_takes_several_turns_without_redelivery()
 }
 
 #[test]
+fn closing_a_connection_with_many_unsettled_deliveries_takes_several_turns_in_order() {
+    const MESSAGES: usize = 20_000;
+    for shards in [1, 2] {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (client, keeper) = (pinned(&mut net, usize::from(shards) - 1), pinned(&mut net, 0));
+        let kept = net.receiver(keeper, "anycast", 0);
+        for name in ["one", "two"] {
+            let mut attach = blank(Role::Receiver, name.to_owned());
+            attach.source = Some(Box::new(Source { address: Some("anycast".to_owned()), ..Source::default() }));
+            let link = net.attach(client, attach);
+            net.grant(client, link, MESSAGES as u32 / 2);
+        }
+        // The window of one sender is smaller.
+        for _ in 0..MESSAGES / 100 {
+            let out = net.sender(keeper, Some("anycast"));
+            net.at_once(|net| (0..100).for_each(|_| net.send(keeper, out, b"m", false)));
+        }
+        assert_eq!(net.messages(client).len(), MESSAGES);
+        net.at_once(|net| {
+            net.cut(client);
+            if shards == 1 {
+                assert!(net.shards[0].has_departures(), "one turn returns a part");
+                assert_eq!(consumers(net), 3, "deliveries return before their links leave");
+            }
+        });
+        net.grant(keeper, kept, 10);
+        assert_eq!(net.outcomes(keeper).len(), MESSAGES, "each delivery is answered once");
+        assert_eq!(net.messages(keeper).len(), 0, "nothing is redelivered");
+        assert_eq!(consumers(&net), 1);
+    }
+}
+
+#[test]
 fn a_multicast_message_costs_its_sender_every_copy() {
     let mut net = Net::new(1, OPEN_SPACE);
     let sender = net.simple(0);
