@@ -154,9 +154,37 @@ def test_a_shell_completes_kinds_and_names(shop: Obeying) -> None:
     assert completed(shop, "enmasse get nothing x") == []
     url = shop.environment["ENMASSE_SERVER"]
     place = SimpleNamespace(params={"server": url, "token_file": shop.token})
-    assert completion.addresses(place, "de") == ["dead"]
+    complete = completion.of("address")
+    assert complete(place, "de") == ["dead"]
     place.params["token_file"] = shop.token.with_name("none")
-    assert completion.addresses(place, "de") == [], "what cannot be learnt is no error"
+    assert complete(place, "de") == [], "what cannot be learnt is no error"
+
+
+def test_a_shell_completes_arguments_and_option_values(shop: Obeying) -> None:
+    said(shop, "user", "create", "alice", "--password", "pencil")
+    said(shop, "token", "create", "ci", "--grant", "tenant-edit=shop")
+    plan = {
+        "apiVersion": "admin.enmasse.io/v1beta2",
+        "kind": "AddressPlan",
+        "metadata": {"name": "small-queue", "namespace": "enmasse-infra"},
+        "spec": {"addressType": "queue", "resources": {"broker": 0.1}},
+    }
+    said(shop, "apply", "-f", "-", stdin=yaml.safe_dump(plan))
+    expected = {
+        "enmasse user passwd a": ["alice"],
+        "enmasse user delete a": ["alice"],
+        "enmasse plan usage d": ["default"],
+        "enmasse token delete c": ["ci"],
+        "enmasse get address --space d": ["default"],
+        "enmasse user passwd alice --space d": ["default"],
+        "enmasse get address --namespace d": ["default"],
+        "enmasse move orders d": ["dead"],
+        "enmasse move dead orders": ["orders"],
+        "enmasse create address later --type queue --plan ": ["small-queue"],
+        "enmasse create address later --type queue --deadletter ": ["dead"],
+        "enmasse create address later --type subscription --topic ": [],
+    }
+    assert {line: completed(shop, line) for line in expected} == expected
 
 
 def test_describe_of_a_user_shows_no_secret(shop: Obeying) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from enmasse.cli.commands import create_core
 from enmasse.cli.group import Aliases
-from enmasse.cli.options import stored
+from enmasse.cli.options import completion, stored
 from enmasse.cli.options.invocation import Group, NamespacedReporting, Reporting, SpacedReporting
 from enmasse.cli.options.shared import Output, Wait
 
@@ -62,7 +62,14 @@ def address(
     name: AddressName,
     type_: AddressType,
     address: OtherAddress = None,
-    plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the address.")] = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAN",
+            help="Plan of the address.",
+            autocompletion=completion.of("addressplan"),
+        ),
+    ] = None,
     topic: stored.Topic = None,
     max_consumers: stored.MaxConsumers = None,
     deadletter: stored.Deadletter = None,
@@ -141,7 +148,14 @@ def addressspace(
             ),
         ),
     ] = None,
-    plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the space.")] = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAN",
+            help="Plan of the space.",
+            autocompletion=completion.of("addressspaceplan"),
+        ),
+    ] = None,
     wait: Wait = True,
     *,
     call: NamespacedReporting,

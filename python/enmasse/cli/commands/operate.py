@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from enmasse.cli.options import completion
 from enmasse.cli.options.invocation import SpacedReporting
 from enmasse.cli.options.shared import Address, Data, ServerUrl, TokenFile
 
@@ -15,7 +16,12 @@ Selector = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the messages only; change nothing.")]
 Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of messages.")]
-To = Annotated[str, typer.Argument(metavar="TO", help="Destination address.")]
+To = Annotated[
+    str,
+    typer.Argument(
+        metavar="TO", help="Destination address.", autocompletion=completion.of("address")
+    ),
+]
 
 PEEK_LIMIT = 100
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from enmasse.cli.options import completion
 from enmasse.cli.options.invocation import Group, Reporting
 from enmasse.cli.options.shared import AnyNamespace
 
@@ -49,7 +50,12 @@ def list_(
 
 @app.command()
 def usage(
-    space: Annotated[str | None, typer.Argument(help="Only this address space.")] = None,
+    space: Annotated[
+        str | None,
+        typer.Argument(
+            help="Only this address space.", autocompletion=completion.of("addressspace")
+        ),
+    ] = None,
     namespace: AnyNamespace = None,
     *,
     call: Reporting,

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from enmasse.cli.options import completion
 from enmasse.cli.options.invocation import Group, Invocation, Reporting
 
 app = Group(no_args_is_help=True, help="API tokens: create, list, delete.")
@@ -111,7 +112,12 @@ def list_(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="Names, one or more.", autocompletion=completion.tokens
+        ),
+    ],
     *,
     call: Invocation,
 ) -> None:

@@ -5,12 +5,15 @@ from typing import Annotated, Any
 import typer
 
 from enmasse.cli.commands import create as creating
+from enmasse.cli.options import completion
 from enmasse.cli.options.invocation import Group, Listing, Spaced
 from enmasse.cli.options.shared import Labels, Wait
 
 app = Group(no_args_is_help=True, help=("Users of address spaces: create, list, change."))
 
-UserName = Annotated[str, typer.Argument(help="User name for login.")]
+UserName = Annotated[
+    str, typer.Argument(help="User name for login.", autocompletion=completion.of("user"))
+]
 
 
 def _right(help: str) -> Any:
@@ -110,7 +113,14 @@ def allow(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...",
+            help="Names, one or more.",
+            autocompletion=completion.of("user"),
+        ),
+    ],
     *,
     call: Spaced,
 ) -> None:

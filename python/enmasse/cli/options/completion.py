@@ -3,12 +3,14 @@
 A failed completion is empty and silent, and takes at most one second.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from enmasse.base.errors import EnMasseError
 
 TIMEOUT_S = 1.0
+
+Completer = Callable[[Any, str], list[str]]
 
 
 def words(ctx: Any, incomplete: str) -> list[str]:
@@ -26,23 +28,35 @@ def words(ctx: Any, incomplete: str) -> list[str]:
     return [f"{before}{comma}{one}" for one in sorted(kinds.NAMES) if one.startswith(last)]
 
 
-def addresses(ctx: Any, incomplete: str) -> list[str]:
-    """Complete the name of an address."""
-    return [one for one in _names(ctx, "address") if one.startswith(incomplete)]
+def of(kind: str, type_: str | None = None) -> Completer:
+    """Return a function that completes the names of a kind; with `type_`, of that type only."""
+
+    def complete(ctx: Any, incomplete: str) -> list[str]:
+        return [one for one in _names(ctx, kind, type_) if one.startswith(incomplete)]
+
+    return complete
 
 
-def _names(ctx: Any, kind: str) -> list[str]:
+def tokens(ctx: Any, incomplete: str) -> list[str]:
+    """Complete the name of an API token."""
+    from enmasse.resources.api_token import TOKEN_TYPE, TOKENS_NAMESPACE
+
+    ctx.params["namespace"] = TOKENS_NAMESPACE
+    return of("secret", TOKEN_TYPE)(ctx, incomplete)
+
+
+def _names(ctx: Any, kind: str, type_: str | None = None) -> list[str]:
     """Return the names of a kind for users; empty on failure."""
     from enmasse.cli.resources import kinds
 
     found = kinds.find(kind)
     try:
-        return sorted(set(_listed(ctx, found))) if found else []
+        return sorted(set(_listed(ctx, found, type_))) if found else []
     except EnMasseError:
         return []
 
 
-def _listed(ctx: Any, kind: Any) -> Iterator[str]:
+def _listed(ctx: Any, kind: Any, type_: str | None) -> Iterator[str]:
     from enmasse.cli.connect.client import Api
     from enmasse.cli.resources.names import FIELDS, client_names, is_in_space
 
@@ -51,6 +65,8 @@ def _listed(ctx: Any, kind: Any) -> Iterator[str]:
     space = str(options.get("space") or "").partition(".")[0]
     with Api.find(*where, timeout_s=TIMEOUT_S) as api:
         field = FIELDS.get(kind.plural)
-        for one in api.list(kind.plural, options.get("namespace"))["items"]:
-            if not space or is_in_space(kind, one, space):
+        namespace = options.get("namespace") if kind.namespaced and not kind.unique else None
+        for one in api.list(kind.plural, namespace)["items"]:
+            is_wanted = type_ in (None, one.get("type") or one.get("spec", {}).get("type"))
+            if is_wanted and (not space or is_in_space(kind, one, space)):
                 yield client_names(one, field)[0] if field else one["metadata"]["name"]

@@ -110,6 +110,7 @@ Namespace = Annotated[
         "-n",
         metavar="NS",
         help="Namespace of the resource.",
+        autocompletion=completion.of("namespace"),
         show_default=(
             "the namespace of the default address space for commands with --space, else default"
         ),
@@ -122,15 +123,29 @@ Space = Annotated[
         "-s",
         metavar="SPACE",
         help="Address space it belongs to.",
+        autocompletion=completion.of("addressspace"),
         show_default="the default address space of the platform; with --namespace, default",
     ),
 ]
 AnySpace = Annotated[
-    str | None, typer.Option("--space", "-s", metavar="SPACE", help="Only this address space.")
+    str | None,
+    typer.Option(
+        "--space",
+        "-s",
+        metavar="SPACE",
+        help="Only this address space.",
+        autocompletion=completion.of("addressspace"),
+    ),
 ]
 AnyNamespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", metavar="NS", help="Only this namespace; by default all."),
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NS",
+        help="Only this namespace; by default all.",
+        autocompletion=completion.of("namespace"),
+    ),
 ]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help=("Wait until it is ready, or return immediately."))
@@ -138,7 +153,9 @@ Wait = Annotated[
 
 Address = Annotated[
     str,
-    typer.Argument(help="The address, for example orders.", autocompletion=completion.addresses),
+    typer.Argument(
+        help="The address, for example orders.", autocompletion=completion.of("address")
+    ),
 ]
 Url = Annotated[
     str | None,
@@ -158,6 +175,7 @@ InSpace = Annotated[
         "-s",
         metavar="SPACE",
         help="Address space, as NAME or NAME.NAMESPACE; by default the platform's default space.",
+        autocompletion=completion.of("addressspace"),
     ),
 ]
 Ca = Annotated[

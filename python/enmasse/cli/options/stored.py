@@ -8,23 +8,35 @@ from typing import Annotated, Any
 
 import typer
 
+from enmasse.cli.options import completion
+
 PANEL = "Stored messages"
 
 
-def _option(metavar: str, help: str) -> Any:
-    return typer.Option(metavar=metavar, help=help, rich_help_panel=PANEL)
+def _option(metavar: str, help: str, completer: completion.Completer | None = None) -> Any:
+    return typer.Option(metavar=metavar, help=help, rich_help_panel=PANEL, autocompletion=completer)
 
 
-Topic = Annotated[str | None, _option("ADDRESS", "The topic a subscription belongs to.")]
+DEAD_LETTERS = completion.of("address", "deadletter")
+
+Topic = Annotated[
+    str | None,
+    _option("ADDRESS", "The topic a subscription belongs to.", completion.of("address", "topic")),
+]
 MaxConsumers = Annotated[
     int | None, _option("N", "Maximum consumers of a subscription; default 1.")
 ]
 Deadletter = Annotated[
     str | None,
-    _option("ADDRESS", "Address of type deadletter for messages that exhausted their attempts."),
+    _option(
+        "ADDRESS",
+        "Address of type deadletter for messages that exhausted their attempts.",
+        DEAD_LETTERS,
+    ),
 ]
 Expiry = Annotated[
-    str | None, _option("ADDRESS", "Address of type deadletter for messages that expired.")
+    str | None,
+    _option("ADDRESS", "Address of type deadletter for messages that expired.", DEAD_LETTERS),
 ]
 TtlMin = Annotated[str | None, _option("TIME", "Minimum time to live: 500 (ms), 10s, 5m.")]
 TtlMax = Annotated[str | None, _option("TIME", "Maximum time to live: 500 (ms), 10s, 5m.")]
