@@ -67,3 +67,10 @@ fn seed_gives_the_same_run_twice() {
 fn a_run_does_not_end_while_a_client_has_output_left() {
     run(Profile::Direct, 335).unwrap();
 }
+
+/// Seed 90057: the power fails after a client has ended a durable subscription and created it
+/// again, while the drop of the former one still waits to be written.
+#[test]
+fn a_subscription_that_was_created_again_is_the_only_one_of_its_name_after_a_power_loss() {
+    run(Profile::Stored, 90_057).unwrap();
+}

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::stored::StoredAddressChange;
 use super::subscribing::stored_subscription;
 use crate::core::{
-    AddressKey, AddressKind, Digests, Filter, OpenQueue, OpenTopic, QueueNumbers, Stream, Subscribing, subscription_of,
+    AddressKey, AddressKind, Digests, Filter, OpenQueue, OpenTopic, QueueNumbers, Stream, Subscribing,
+    SubscriptionName, subscription_of,
 };
 use crate::table::{AddressEntry, Diff, Space, Storage, Streaming, Table};
 use enmasse_journal::log::{Freed, Recovered, RecoveredQueue, WriteBatch};
@@ -74,12 +75,14 @@ impl RecoveredQueues {
         let address_changes = (0..workers).map(|_| Vec::new()).collect();
         let mut changes = Changes { address_changes, ..Changes::default() };
         let mut declared_uids = HashSet::new();
+        let replaced = self.replaced_subscriptions(diff);
         for entry in &diff.added {
             let Some(storage) = &entry.storage else { continue };
             let home = entry.home.claim(entry.space.stored_home(workers));
             let address_change = if entry.kind == AddressKind::Topic {
-                declared_uids.extend(self.recovered_subscriptions(entry).map(|kept| *kept.uid));
-                self.topic(entry, storage, next)
+                let kept = self.recovered_subscriptions(entry).map(|kept| *kept.uid);
+                declared_uids.extend(kept.filter(|uid| !replaced.contains(uid)));
+                self.topic(entry, storage, next, &replaced)
             } else if let Some(streaming) = &storage.stream {
                 declared_uids.extend((0..streaming.partitions).map(|number| partition_uid(&entry.uid, number)));
                 let stream = self.stream(entry, storage, streaming, &mut changes);
@@ -105,7 +108,7 @@ impl RecoveredQueues {
             }
             let address_changes = &mut changes.address_changes[usize::from(home)];
             if entry.kind == AddressKind::Topic {
-                address_changes.push(self.topic(entry, storage, next));
+                address_changes.push(self.topic(entry, storage, next, &replaced));
                 continue;
             }
             let (dead_letter, expiry) = targets(entry, storage, next);
@@ -138,10 +141,38 @@ impl RecoveredQueues {
         })
     }
 
-    fn topic(&self, entry: &AddressEntry, storage: &Storage, next: &Table) -> StoredAddressChange {
+    /// The recovered subscriptions that a later one of the same name has replaced. The declaration
+    /// of the later one may precede the drop of the former one in the log, because records that
+    /// free space wait for earlier ones.
+    fn replaced_subscriptions(&self, diff: &Diff) -> HashSet<[u8; 16]> {
+        let topics = diff.added.iter().filter(|entry| entry.kind == AddressKind::Topic);
+        let mut newest: HashMap<SubscriptionName, (u32, [u8; 16])> = HashMap::new();
+        let mut replaced = HashSet::new();
+        for RecoveredSubscription { uid, known, subscribing, .. } in
+            topics.flat_map(|topic| self.recovered_subscriptions(topic))
+        {
+            let Some(name) = subscribing.name else { continue };
+            let found = (known.queue, *uid);
+            let best = newest.entry(name).or_insert(found);
+            if *best != found {
+                replaced.insert(found.min(*best).1);
+                *best = found.max(*best);
+            }
+        }
+        replaced
+    }
+
+    fn topic(
+        &self,
+        entry: &AddressEntry,
+        storage: &Storage,
+        next: &Table,
+        replaced: &HashSet<[u8; 16]>,
+    ) -> StoredAddressChange {
         let (dead_letter, expiry) = targets(entry, storage, next);
         let opened = OpenTopic::new(entry.name.clone(), storage.settings.clone(), storage.on_disk);
-        let known = self.recovered_subscriptions(entry).map(|kept| kept.opened_queue(entry, storage)).collect();
+        let kept = self.recovered_subscriptions(entry).filter(|kept| !replaced.contains(kept.uid));
+        let known = kept.map(|kept| kept.opened_queue(entry, storage)).collect();
         StoredAddressChange::Topic(
             entry.declared(),
             Box::new(opened.with_targets(dead_letter, expiry).with_known(known)),
@@ -253,4 +284,64 @@ fn uid_bytes(uid: &str) -> [u8; 16] {
         return number.to_be_bytes();
     }
     Digests::new([0; 16]).long(uid.as_bytes()).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use enmasse_journal::log::simulated::SimulatedDisk;
+    use enmasse_journal::log::{Config, Log};
+
+    use super::*;
+    use crate::plan::Plan;
+    use crate::shard::subscribing::description_of;
+
+    /// The state key of the description of a subscription.
+    const SUBSCRIPTION: &[u8] = &[0x82];
+
+    const PLAN: &str = r#"{"version": 1, "spaces": [{"uid": "s", "names": ["s"],
+        "authentication": {"type": "none", "anonymous": true, "mechanisms": []},
+        "addresses": [{"uid": "news", "name": "news", "type": "topic"},
+            {"uid": "else", "name": "else", "type": "topic"}]}]}"#;
+
+    /// The subscriptions that open after a restart, and those that the log has from then on, by
+    /// their queue numbers. The log declares subscription `sub` of these topics, by topic and uid,
+    /// under rising numbers.
+    fn opened_after(declared: &[(&str, u8)]) -> (Vec<u32>, Vec<u32>) {
+        let disk = Arc::new(SimulatedDisk::new(512, 1));
+        let (mut log, _) = Log::open(Arc::clone(&disk), Config::default()).unwrap();
+        let mut batch = WriteBatch::new();
+        for (queue, (topic, uid)) in (1..).zip(declared) {
+            batch.declare(queue, &[*uid; 16], topic);
+            batch.state(queue, SUBSCRIPTION, &description_of(topic, "client", "sub"));
+        }
+        log.append(&mut batch).and_then(|()| log.sync()).unwrap();
+        let empty = Table::empty([1; 32]);
+        let plan: Plan = serde_json::from_str(PLAN).unwrap();
+        let table = Table::compile(&plan, &empty).unwrap();
+        let (mut log, recovered) = Log::open(Arc::new(disk.as_seen()), Config::default()).unwrap();
+        let mut changes = RecoveredQueues::new(recovered).follow(&empty.diff(&table), &table, 1);
+        let opened = changes.address_changes[0].iter().flat_map(|change| match change {
+            StoredAddressChange::Topic(_, opened) => opened.known_logs(),
+            _ => Vec::new(),
+        });
+        let mut opened: Vec<u32> = opened.collect();
+        opened.sort_unstable();
+        log.append(&mut changes.batch).and_then(|()| log.sync()).unwrap();
+        let disk = log.disk().as_seen();
+        let (_, left) = Log::open(Arc::new(disk), Config::default()).unwrap();
+        let left = left.queues.iter().filter(|queue| queue.declared.is_some()).map(|queue| queue.queue);
+        (opened, left.collect())
+    }
+
+    /// The uid decides the order in which subscriptions are recovered, so both orders are tried.
+    #[test]
+    fn subscription_created_again_before_the_drop_of_the_former_one_replaces_it() {
+        for (former, later) in [(1, 2), (2, 1)] {
+            assert_eq!(opened_after(&[("news", former), ("news", later)]), (vec![2], vec![2]));
+            assert_eq!(opened_after(&[("news", former), ("else", later)]), (vec![2], vec![2]));
+        }
+        assert_eq!(opened_after(&[("news", 2), ("news", 3), ("news", 1)]), (vec![3], vec![3]));
+    }
 }

@@ -223,6 +223,14 @@ pub(super) fn names(space: SpaceKey, container: &str, link: &str) -> Vec<Subscri
     names
 }
 
+/// The encoded description of a durable subscription of a topic.
+#[cfg(test)]
+pub(super) fn description_of(topic_uid: &str, container: &str, name: &str) -> Vec<u8> {
+    let (topic_uid, wanted) = (topic_uid.to_owned(), topic_uid.to_owned());
+    let (container, name) = (Some(container.to_owned()), name.to_owned());
+    Description { topic_uid, container, name, wanted, filters: Fields::new(), shared: false }.encode()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

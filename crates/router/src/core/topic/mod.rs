@@ -60,6 +60,12 @@ impl OpenTopic {
         self.known = known;
         self
     }
+
+    /// The recovered subscriptions, by their numbers in the log.
+    #[cfg(test)]
+    pub(crate) fn known_logs(&self) -> Vec<u32> {
+        self.known.iter().filter_map(|known| known.log).collect()
+    }
 }
 
 /// The state of a topic.
