@@ -18,7 +18,7 @@ from enmasse.store import database, leading, postgres
 from enmasse.store.database import Place
 from enmasse.store.postgres import COMPUTED_TABLES, PostgresStore
 from postgres_server import PASSWORD, PostgresServer, schema_of
-from replicas import PATIENCE_S, address, opened, taken, until, write, writer
+from replicas import PATIENCE_S, address, opened, taken, until, until_done, write, writer
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -70,7 +70,8 @@ async def test_nothing_is_lost_when_the_server_kills_connections(
     killing = asyncio.ensure_future(kill())
     await write(one, "a", 30)
     await killing
-    await one.refresh()
+    # After the second kill the server recovers, and refuses connections meanwhile.
+    await until_done(one.refresh)
     seen = await taken(events, one.version)
     assert [event.version for event in seen] == list(range(1, one.version + 1))
     assert len(one.list()) == 15
