@@ -28,11 +28,14 @@ def words(ctx: Any, incomplete: str) -> list[str]:
     return [f"{before}{comma}{one}" for one in sorted(kinds.NAMES) if one.startswith(last)]
 
 
-def of(kind: str, type_: str | None = None) -> Completer:
-    """Return a function that completes the names of a kind; with `type_`, of that type only."""
+def of(kind: str, type_: str | None = None, namespace: str | None = None) -> Completer:
+    """Return a function that completes the names of a kind.
+
+    With `type_`, of that type only; with `namespace`, of that one instead of the command's.
+    """
 
     def complete(ctx: Any, incomplete: str) -> list[str]:
-        return [one for one in _names(ctx, kind, type_) if one.startswith(incomplete)]
+        return [one for one in _names(ctx, kind, type_, namespace) if one.startswith(incomplete)]
 
     return complete
 
@@ -41,22 +44,23 @@ def tokens(ctx: Any, incomplete: str) -> list[str]:
     """Complete the name of an API token."""
     from enmasse.resources.api_token import TOKEN_TYPE, TOKENS_NAMESPACE
 
-    ctx.params["namespace"] = TOKENS_NAMESPACE
-    return of("secret", TOKEN_TYPE)(ctx, incomplete)
+    return of("secret", TOKEN_TYPE, TOKENS_NAMESPACE)(ctx, incomplete)
 
 
-def _names(ctx: Any, kind: str, type_: str | None = None) -> list[str]:
+def _names(
+    ctx: Any, kind: str, type_: str | None = None, namespace: str | None = None
+) -> list[str]:
     """Return the names of a kind for users; empty on failure."""
     from enmasse.cli.resources import kinds
 
     found = kinds.find(kind)
     try:
-        return sorted(set(_listed(ctx, found, type_))) if found else []
+        return sorted(set(_listed(ctx, found, type_, namespace))) if found else []
     except EnMasseError:
         return []
 
 
-def _listed(ctx: Any, kind: Any, type_: str | None) -> Iterator[str]:
+def _listed(ctx: Any, kind: Any, type_: str | None, namespace: str | None) -> Iterator[str]:
     from enmasse.cli.connect.client import Api
     from enmasse.cli.resources.names import FIELDS, client_names, is_in_space
 
@@ -65,7 +69,8 @@ def _listed(ctx: Any, kind: Any, type_: str | None) -> Iterator[str]:
     space = str(options.get("space") or "").partition(".")[0]
     with Api.find(*where, timeout_s=TIMEOUT_S) as api:
         field = FIELDS.get(kind.plural)
-        namespace = options.get("namespace") if kind.namespaced and not kind.unique else None
+        if namespace is None and kind.namespaced and not kind.unique:
+            namespace = options.get("namespace")
         for one in api.list(kind.plural, namespace)["items"]:
             is_wanted = type_ in (None, one.get("type") or one.get("spec", {}).get("type"))
             if is_wanted and (not space or is_in_space(kind, one, space)):
