@@ -3,11 +3,11 @@
 //! Each command is declared here once and handled once, whether both are on one shard or not: a
 //! [`ToHome`] by `Shard::receive_home`, a [`ToLink`] by `Fabric::receive_link`. On one shard that is
 //! a call with a command that borrows the payload; between shards the command is encoded into the
-//! batch of the turn ([`wire`](super::wire)) and decoded there. A command has no shared state that
-//! changes, so the same bytes can pass between nodes.
+//! batch of the turn ([`wire`](super::wire)) and decoded there. A command holds no shared mutable
+//! state.
 //!
-//! Credit travels as a limit (deliveries ever dispatched plus credit left), which stays correct
-//! whatever is in flight.
+//! Credit travels as a limit (deliveries ever dispatched plus credit left): deliveries in flight do
+//! not change it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -45,11 +45,11 @@ commands! {
     pub(crate) enum ToHome<'a> {
         /// As of [`Router::attach`](super::Router::attach).
         Attach { attachment: AttachmentId, address: Declared, role: AttachmentRole },
-        /// Where the messages of a producer come from.
+        /// The connection and container of a producer.
         Origin { attachment: AttachmentId, origin: Origin },
         /// As `Attach`, of a link that requests a durable subscription by one of these names.
         Recall { attachment: AttachmentId, names: Vec<SubscriptionName> },
-        /// A link leaves; `closed`: its client has closed it, and it will not return.
+        /// A link ends; `closed`: its client has closed it, so it is not resumed.
         Detach { attachment: AttachmentId, ending: Ending, closed: bool },
         /// Deliveries of one link that ends, as of
         /// [`Router::relinquish`](super::Router::relinquish).
@@ -66,24 +66,23 @@ commands! {
         Refused { attachment: AttachmentId, delivery: Delivery<'a> },
         /// The link has the first part of a long delivery.
         Begun { attachment: AttachmentId },
-        /// Nothing more is to be dispatched to the link until it states its credit.
+        /// Dispatch no more deliveries to the link until it states its credit.
         Stall { attachment: AttachmentId },
-        /// The address was deleted, which its home has done already: for links that were on their
-        /// way.
+        /// The address is deleted: ends links whose `Attach` arrived after its home deleted it.
         DeleteAddress { address: AddressKey },
         Describe { question: QuestionId, address: AddressKey },
-        /// The tag of the delivery that begins next on a link that can be resumed.
+        /// The tag of the next delivery of a link that can be resumed.
         NameDelivery { attachment: AttachmentId, delivery_id: u32, tag: &'a [u8] },
         /// Its sender has settled a delivery.
         ForgetTag { attachment: AttachmentId, tag: &'a [u8] },
         Declare { transaction: TransactionId },
         Post { attachment: AttachmentId, transaction: TransactionId, arrival: Arrival<'a> },
         RetireDelivery { transaction: TransactionId, token: u64, outcome: Arc<Outcome>, settled: bool },
-        /// Something that belongs to a transaction was refused where it came from.
+        /// The shard of a link refused a posting or an outcome of the transaction.
         MarkRollbackOnly { transaction: TransactionId, cause: Cow<'a, Error> },
-        /// A transaction is in use at another home.
+        /// Another home has a part of the transaction.
         NoteTransactionUse { transaction: TransactionId },
-        /// The home is to admit its part of a transaction, which other homes have parts of.
+        /// Admit this home's part of a transaction that also has parts at other homes.
         Prepare { transaction: TransactionId },
         Discharge { transaction: TransactionId, fail: bool },
     }
@@ -156,7 +155,7 @@ commands! {
 }
 
 impl ToLink<'_> {
-    /// The shard that it is for.
+    /// The shard that receives it.
     #[inline(always)]
     pub(crate) fn shard(&self) -> u16 {
         match self {

@@ -8,6 +8,7 @@
 //!
 //! The homes decide by `core::Ending` about deliveries without an outcome.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use enmasse_amqp::connection::{ClosedBy, LinkId, SessionId};
@@ -182,10 +183,10 @@ impl Shard {
         conn.machine.take_unsettled_of(&numbers, |link, token| unsettled.push((link, token)));
         // Stable: the deliveries of a link stay in the order in which they were sent.
         unsettled.sort_by_key(|(link, _)| *link);
-        let mut consumers = consumers.into_iter();
         for deliveries in unsettled.chunk_by(|(one, _), (other, _)| one == other) {
-            let Some(departing) = consumers.find(|departing| departing.link == deliveries[0].0) else { return };
-            if !departing.resumable {
+            let at = consumers.binary_search_by_key(&deliveries[0].0, |departing| departing.link);
+            debug_assert!(at.is_ok(), "a delivery belongs to a link that did not end");
+            if let Some(departing) = at.ok().map(|at| consumers[at]).filter(|departing| !departing.resumable) {
                 self.give_back_link(deliveries, departing.departure.ending);
             }
         }
@@ -257,11 +258,11 @@ impl Shard {
 
     /// Deliveries of a link that has ended return to their addresses, which live here: at once, or
     /// in later turns where this one has done too much.
-    pub(super) fn take_back(&mut self, tokens: &[u64], ending: Ending, oldest: bool) {
+    pub(super) fn take_back(&mut self, tokens: Cow<'_, [u64]>, ending: Ending, oldest: bool) {
         if self.departures.are_due() {
-            self.take_back_now(tokens, ending, oldest);
+            self.take_back_now(&tokens, ending, oldest);
         } else {
-            self.departures.waiting.push_back(Step::Return { tokens: tokens.to_vec(), ending, oldest });
+            self.departures.waiting.push_back(Step::Return { tokens: tokens.into_owned(), ending, oldest });
         }
     }
 
@@ -296,7 +297,7 @@ impl Shard {
         self.fabric.send(ToLink::Left { attachment });
     }
 
-    /// Does waiting steps, as many as one turn may.
+    /// Takes the waiting steps that one turn has room for.
     pub(super) fn leave_addresses(&mut self) {
         self.departures.room_nanos = TURN_NANOS;
         while self.departures.room_nanos > 0

@@ -484,7 +484,7 @@ impl Shard {
             ToHome::Origin { attachment, origin } => router.set_origin(attachment, origin),
             ToHome::Recall { attachment, names } => router.recall(attachment, &names, fabric),
             ToHome::Detach { attachment, ending, closed } => self.leave_address(attachment, ending, closed),
-            ToHome::Relinquish { tokens, ending, oldest } => self.take_back(&tokens, ending, oldest),
+            ToHome::Relinquish { tokens, ending, oldest } => self.take_back(tokens, ending, oldest),
             ToHome::Credit { attachment, limit, drain } => router.credit(attachment, limit, drain, fabric),
             ToHome::Deliver { attachment, arrival } => router.deliver(attachment, arrival, fabric),
             ToHome::Outcome { token, outcome } => router.outcome(token, &outcome, fabric),
