@@ -16,7 +16,7 @@ pub(super) struct ListReader<'a> {
 
 impl<'a> ListReader<'a> {
     /// Takes the list that follows the descriptor of an `owner`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open(reader: &mut Reader<'a>, owner: &'static str) -> Result<Self, DecodeError> {
         match reader.list() {
             Ok((left, fields)) => Ok(Self { fields, left, owner }),
@@ -89,12 +89,17 @@ impl<'a> ListReader<'a> {
     }
 
     /// Ends the list. Fields beyond those known are skipped; bytes beyond the last field are an
-    /// error.
+    /// error. By reference: a copy of the reader would read back what the last field just wrote.
     #[inline]
-    pub(super) fn finish(mut self) -> Result<(), DecodeError> {
+    pub(super) fn finish(&mut self) -> Result<(), DecodeError> {
         if self.left == 0 && self.fields.is_empty() {
             return Ok(());
         }
+        self.finish_unknown()
+    }
+
+    #[cold]
+    fn finish_unknown(&mut self) -> Result<(), DecodeError> {
         for _ in 0..self.left {
             self.fields.skip().map_err(|fault| fault.on(self.owner, "(a field unknown here)"))?;
         }

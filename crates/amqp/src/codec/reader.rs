@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The head of a list: the number of its elements, and the elements.
-    #[inline]
+    #[inline(always)]
     pub(super) fn list(&mut self) -> Result<(usize, Reader<'a>), Fault> {
         match self.byte()? {
             code @ (code::LIST_8 | code::LIST_32 | code::LIST_0) => self.compound(code),
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
 
     /// A list or map after its constructor. Each element takes a byte at least, which bounds the
     /// count.
-    #[inline]
+    #[inline(always)]
     pub(super) fn compound(&mut self, code: u8) -> Result<(usize, Reader<'a>), Fault> {
         let (count, elements) = match code {
             code::LIST_0 => (0, Reader::new(&[])),
@@ -324,7 +324,7 @@ impl<'a> Reader<'a> {
         Ok(ArrayHead { count, descriptor, code, elements })
     }
 
-    #[inline]
+    #[inline(always)]
     fn counted_8(&mut self) -> Result<(usize, Reader<'a>), Fault> {
         let size = self.byte()?;
         let mut body = Reader::new(self.take(usize::from(size))?);
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
         Ok((usize::from(count), body))
     }
 
-    #[inline]
+    #[inline(always)]
     fn counted_32(&mut self) -> Result<(usize, Reader<'a>), Fault> {
         let size = self.u32()?;
         let mut body = Reader::new(self.take(size as usize)?);

@@ -128,6 +128,7 @@ impl Messages {
         buffer
     }
 
+    #[inline(always)]
     pub(super) fn insert(&mut self, message: Message) -> Key {
         self.arena.insert(message)
     }

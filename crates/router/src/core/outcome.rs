@@ -86,8 +86,19 @@ impl Router {
     /// open is ignored; an outcome that an open transaction holds is not replaced.
     #[inline]
     pub fn outcome(&mut self, token: u64, outcome: &Outcome, links: &mut impl Links) {
+        // The target is read in place: a copy of the whole enum is read back in other widths than
+        // it was written, and each delivery would wait for the store buffer.
+        let producer = match self.pending.get(Key::unpack(token)) {
+            Some(Pending { settlement: SettlementTarget::Producer { attachment, delivery_id }, .. }) => {
+                Some((*attachment, *delivery_id))
+            }
+            _ => None,
+        };
         let Some(pending) = self.close_token(token) else { return };
-        self.answer(pending.settlement, pending.address, outcome, links);
+        match producer {
+            Some((attachment, delivery_id)) => self.settle(attachment, delivery_id, pending.address, outcome, links),
+            None => self.answer(pending.settlement, pending.address, outcome, links),
+        }
         if self.consumers.get(pending.consumer).is_some_and(|consumer| consumer.reads(Some(token))) {
             self.stop_reading(pending.consumer, links);
         }

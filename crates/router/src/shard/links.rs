@@ -73,6 +73,10 @@ impl Shard {
         {
             return;
         }
+        if home == self.fabric.index {
+            // Not as a command: the fields would go through the stack, which costs 7 ns a message.
+            return self.router.deliver(attachment, arrival, &mut self.fabric);
+        }
         self.send_to_home(home, ToHome::Deliver { attachment, arrival });
     }
 

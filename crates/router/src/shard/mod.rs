@@ -298,16 +298,18 @@ impl Shard {
                 paused = true;
                 break;
             }
-            let Some(event) = conn.machine.poll_event(now, &mut rest) else { break };
-            self.fabric.charge(DELIVERY_NANOS);
-            match event {
-                Event::Transfer(incoming) => {
-                    // The event owns no memory here: skip a drop that the compiler cannot elide.
-                    std::mem::forget(event);
-                    self.incoming(id, &incoming);
-                }
-                event => self.handle(id, event),
+            // A transfer is used in place: reading a copy of it would wait for the store buffer.
+            let event = conn.machine.poll_event(now, &mut rest);
+            if let Some(Event::Transfer(incoming)) = &event {
+                self.fabric.charge(DELIVERY_NANOS);
+                self.incoming(id, incoming);
+                // The event owns no memory here: skip a drop that the compiler cannot elide.
+                std::mem::forget(event);
+                continue;
             }
+            let Some(event) = event else { break };
+            self.fabric.charge(DELIVERY_NANOS);
+            self.handle(id, event);
         }
         self.fabric.mark(id.key);
         let work_nanos = std::mem::take(&mut self.fabric.work).nanos;
