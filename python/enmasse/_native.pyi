@@ -55,7 +55,8 @@ class Node:
         null: never), `maxFrameSizeBytes` (131072), `outputHardBytes` (8388608), `lingerMs` (1000),
         `multicastSettleTimeoutMs` (1000).
         `journal` (null: none) is the folder of stored messages, in files of `journalSegmentBytes`
-        (67108864), of which at least three exist.
+        (67108864), of which at least three exist; `discardUnnamed` (false) deletes its messages
+        without a declared address.
 
         Raises NativeError: Invalid for an unknown member or a value out of bounds; Unavailable if
         the system provides no threads or descriptors.
@@ -139,8 +140,9 @@ class Node:
     def journal(self) -> str:
         """Return the state and statistics of the journal, as JSON; `null` without one.
 
-        `{"usedBytes", "aliveBytes", "appendedBytes", "syncs", "stopped"}`; `stopped` is the reason
-        why it stores nothing, or null.
+        `{"usedBytes", "aliveBytes", "appendedBytes", "syncs", "stopped", "readErrors",
+        "unreadable", "damaged": {uid: messages}, "unnamedMessages", "unnamedSegments"}`; `stopped`
+        is the reason why it stores nothing, or null.
         """
 
     def manage(self, request_json: str) -> tuple[str, list[bytes | None]]:
@@ -173,9 +175,9 @@ class Node:
         user), `closed` (condition, description), `handshake-failed` (reason), `cut-off`
         (waitingBytes), `accept-paused` (reason), `certificate-unusable` (reason), `message-damaged`
         (address, space, message, partition?, count), `journal-damaged` (segment, offset, bytes),
-        `journal-unnamed` (queue, messages), `journal-mended` (records), `trace` (direction,
-        frames), `lost` (count). At most 10,000 are queued; `lost` reports the number of dropped
-        ones.
+        `journal-unnamed` (queue, messages, discarded), `journal-mended` (records), `trace`
+        (direction, frames), `lost` (count). At most 10,000 are queued; `lost` reports the number of
+        dropped ones.
         """
 
     def event_fd(self) -> int:

@@ -67,6 +67,7 @@ class Node:
         insecure: bool = False,
         decoy_secret: str | None = None,
         journal: Path | None = None,
+        discard_unnamed: bool = False,
         limits: NodeLimits | None = None,
         multicast_settle_timeout_ms: int = 1_000,
     ) -> None:
@@ -74,7 +75,8 @@ class Node:
 
         `decoy_secret`, random and equal at every start, determines the SCRAM parameters of unknown
         users; without it they change with each start, unlike those of real users. `journal` is the
-        folder of stored messages; without it no address can store on disk.
+        folder of stored messages; without it no address can store on disk. `discard_unnamed`
+        deletes those whose address is unknown because its declaration is damaged.
         `multicast_settle_timeout_ms` bounds the wait for a consumer that settles nothing.
         """
         bounds = limits or NodeLimits()
@@ -85,6 +87,7 @@ class Node:
             "containerId": "enmasse",
             "decoySecret": decoy_secret,
             "journal": str(journal) if journal else None,
+            "discardUnnamed": discard_unnamed,
             "limits": {
                 "maxFrameSizeBytes": bounds.max_frame_size,
                 "linkCapacity": bounds.link_credit,

@@ -6,13 +6,14 @@ import pytest
 
 from doubles import TestClock, address, space, user
 from enmasse.base.errors import Code, Unavailable
-from enmasse.control.address import INTACT, with_losses
+from enmasse.control.address import with_losses
+from enmasse.control.address_space import with_unnamed
 from enmasse.control.reconcilers.status import CHAINS
 from enmasse.control.status import Seen, decide
-from enmasse.engines import Proof
+from enmasse.engines import Proof, Unnamed
 from enmasse.plan import OutcomeReason
-from enmasse.resources import KINDS, Address, Declared
-from enmasse.resources.conditions import READY, find
+from enmasse.resources import KINDS, Address, AddressSpace, Declared
+from enmasse.resources.conditions import INTACT, READY, find
 
 REFUSED = Unavailable(Code.NOT_AVAILABLE, "worker 1 has not answered")
 TAKEN = OutcomeReason("AddressTaken", "taken")
@@ -100,3 +101,14 @@ def test_address_status_counts_lost_messages() -> None:
     assert "1,200 messages" in condition.message
     assert find(with_losses(told, seen()).status.conditions, INTACT) is None
     assert proof.differing(seen().proof) == {"u"}
+
+
+def test_space_status_counts_messages_without_a_declared_address() -> None:
+    resource = made(space())
+    assert isinstance(resource, AddressSpace)
+    told = with_unnamed(resource, Unnamed(1200, 3), seen().now)
+    condition = find(told.status.conditions, INTACT)
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "MessagesUnnamed")
+    assert "1,200 stored messages" in condition.message and "in 3 files" in condition.message
+    assert find(with_unnamed(told, Unnamed(), seen().now).status.conditions, INTACT) is None

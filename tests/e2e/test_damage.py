@@ -4,7 +4,8 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -49,6 +50,31 @@ def take(platform: Platform, name: str, most: int) -> list[str]:
     return taken
 
 
+@contextmanager
+def filled(data: Path) -> Iterator[Platform]:
+    """Run a platform with messages in two queues."""
+    declared = document(data.parent, address("orders"), address("bills"))
+    with running(data, "-f", str(declared)) as up:
+        send(up, "bills", Message(id="bill", body="y"))
+        send(up, "orders", *(Message(id=str(n), body="x" * 1024) for n in range(STORED)))
+        yield up
+
+
+def undeclare(journal: Path, name: str) -> None:
+    """Damage both copies of the declaration of an address."""
+    for file in ("0000000000.log", "0000000001.log"):
+        with (journal / file).open("r+b") as content:
+            content.seek(content.read(1 << 20).index(name.encode()))
+            content.write(b"\xee" * len(name))
+
+
+def unnamed(platform: Platform) -> list[float]:
+    """The metrics of messages without a declared address: messages, and segments."""
+    page = httpx2.get(f"{platform.url('http')}/metrics").text
+    counts = re.findall(r"^enmasse_journal_unnamed_(messages|segments) (.*)$", page, re.M)
+    return [float(dict(counts)[name]) for name in ("messages", "segments")]
+
+
 def told(platform: Platform, name: str) -> str:
     """The message of the condition that says that messages are lost, once there is one."""
     platform.enmasse("wait", "address", name, "--for", "condition=MessagesIntact=False")
@@ -63,11 +89,8 @@ def told(platform: Platform, name: str) -> str:
 def test_what_the_file_in_use_lost_after_a_clean_stop_is_named_by_address_and_count(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    declared = document(tmp_path, address("orders"), address("bills"))
     data = tmp_path / "data"
-    with running(data, "-f", str(declared)) as up:
-        send(up, "bills", Message(id="bill", body="y"))
-        send(up, "orders", *(Message(id=str(n), body="x" * 1024) for n in range(STORED)))
+    with filled(data) as up:
         assert len(take(up, "orders", TAKEN)) == TAKEN
         assert take(up, "bills", 1) == ["bill"]
         stop(up)
@@ -88,3 +111,33 @@ def test_what_the_file_in_use_lost_after_a_clean_stop_is_named_by_address_and_co
         assert [float(count) for labels, count in counts if 'address="bills"' in labels] == [0]
         send(up, "orders", Message(id="new", body="new"))
         assert take(up, "orders", 1) == ["new"]
+
+
+def test_messages_without_a_declared_address_are_shown_until_they_are_discarded(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    with filled(data) as up:
+        # Without an orderly stop the records are read, not the index of the file.
+        up.process.kill()
+        up.process.wait(20)
+    undeclare(data / "journal", "orders")
+    for _ in range(2):
+        with running(data) as up:
+            wait = ("wait", "addressspace", "default", "--timeout", "20s")
+            up.enmasse(*wait, "--for", "condition=MessagesIntact=False")
+            assert unnamed(up) == [STORED, 1]
+            found = up.enmasse("doctor", "orders")
+            assert f"{STORED} stored messages belong to no declared address" in found
+            assert "enmasse up --discard-unnamed" in found
+            send(up, "orders", Message(id="new", body="new"))
+            assert take(up, "orders", 1) == ["new"]
+            stop(up)
+    with running(data, "--discard-unnamed") as up:
+        assert unnamed(up) == [0, 0]
+        stop(up)
+    with running(data) as up:
+        assert unnamed(up) == [0, 0]
+        space = json.loads(up.enmasse("get", "addressspaces", "--output", "json"))["items"][0]
+        assert "MessagesIntact" not in {one["type"] for one in space["status"]["conditions"]}
+        assert take(up, "bills", 1) == ["bill"]

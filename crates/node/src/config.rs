@@ -42,6 +42,8 @@ pub struct NodeConfig {
     /// Bytes of a journal segment; the journal creates three at its start and keeps up to six empty
     /// ones. 64 MiB by default, at least 16 KiB; small ones for a small disk.
     pub journal_segment_bytes: u32,
+    /// Deletes messages whose address is unknown because all its declarations are damaged.
+    pub discard_unnamed: bool,
     /// Bounds; the defaults suit a laptop and a server.
     pub limits: Limits,
 }
@@ -55,6 +57,7 @@ impl Default for NodeConfig {
             decoy_secret: None,
             journal: None,
             journal_segment_bytes: log::Config::default().segment_bytes,
+            discard_unnamed: false,
             limits: Limits::default(),
         }
     }

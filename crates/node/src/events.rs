@@ -140,6 +140,8 @@ pub enum EventKind {
         queue: u32,
         /// number of messages
         messages: u64,
+        /// whether they are deleted now
+        discarded: bool,
     },
     /// records of the journal with one flipped bit were corrected without loss
     JournalMended {

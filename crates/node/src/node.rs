@@ -72,13 +72,12 @@ impl Node {
         let clock = Clock::start();
         let checker = Checker::start(clock).map_err(failed)?;
         let questions = (Logins::new().map_err(failed)?, Creations::new().map_err(failed)?);
-        let opened =
-            config.journal.as_deref().map(|folder| open_journal(folder, config.journal_segment_bytes)).transpose()?;
+        let opened = config.journal.as_deref().map(|folder| open_journal(folder, config)).transpose()?;
         let digests = opened.as_ref().map(|opened| opened.digests);
         let (mut journal, mut recovered_queues, mut journal_threads) =
             (None, RecoveredQueues::new(Recovered::default()), Vec::new());
         if let Some(mut opened) = opened {
-            report_damage(&opened.recovered, &events);
+            report_damage(&opened.recovered, config.discard_unnamed, &events);
             recovered_queues = RecoveredQueues::new(std::mem::take(&mut opened.recovered));
             let (running, threads) = opened.start(&mailboxes, &events).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
@@ -427,26 +426,27 @@ fn no_answer(worker: u16, error: RecvTimeoutError) -> NodeError {
 
 /// The damage of a segment is one event, and so are all repairs; the affected messages are reported
 /// by their addresses.
-fn report_damage(recovered: &Recovered, events: &EventQueue) {
+fn report_damage(recovered: &Recovered, discarded: bool, events: &EventQueue) {
     for gaps in recovered.gaps.chunk_by(|one, next| one.segment == next.segment) {
         let (segment, offset) = (gaps[0].segment, gaps[0].offset);
         let bytes = gaps.iter().map(|gap| gap.bytes).fold(0, u32::saturating_add);
         events.push(NodeEvent::new(EventKind::JournalDamaged { segment, offset, bytes }));
     }
-    for queue in recovered.queues.iter().filter(|queue| queue.declared.is_none()) {
-        let lost: u64 = queue.lost.iter().map(|range| range.last - range.first + 1).sum();
-        let messages = queue.len() as u64 + lost;
-        events.push(NodeEvent::new(EventKind::JournalUnnamed { queue: queue.queue, messages }));
+    for queue in recovered.unnamed_queues() {
+        let messages = queue.messages_with_lost();
+        events.push(NodeEvent::new(EventKind::JournalUnnamed { queue: queue.queue, messages, discarded }));
     }
     if recovered.repaired > 0 {
         events.push(NodeEvent::new(EventKind::JournalMended { records: recovered.repaired }));
     }
 }
 
-fn open_journal(folder: &Path, segment_bytes: u32) -> Result<Opened, NodeError> {
+fn open_journal(folder: &Path, config: &NodeConfig) -> Result<Opened, NodeError> {
     let mut secret = [0; 20];
     fill_random(&mut secret);
-    Opened::at(folder, segment_bytes, secret).map_err(NodeError::Journal)
+    let opened = Opened::at(folder, config.journal_segment_bytes, secret);
+    let opened = if config.discard_unnamed { opened.and_then(Opened::without_unnamed) } else { opened };
+    opened.map_err(NodeError::Journal)
 }
 
 /// Every address of a table.

@@ -201,6 +201,10 @@ pub struct JournalLine {
     pub unreadable: Option<String>,
     /// messages lost by damage since the start, by the uid of their address
     pub damaged: BTreeMap<String, u64>,
+    /// messages without a declared address, since the start
+    pub unnamed_messages: u64,
+    /// segments that have some of them
+    pub unnamed_segments: u64,
 }
 
 impl JournalLine {
@@ -214,6 +218,8 @@ impl JournalLine {
             read_errors: counted.read_errors,
             unreadable: counted.unreadable.clone(),
             damaged: counted.damaged.clone(),
+            unnamed_messages: counted.unnamed.messages,
+            unnamed_segments: counted.unnamed.segments,
         }
     }
 }

@@ -227,6 +227,11 @@ class Settings(BaseModel):
     """Memory for received messages that are not stored yet: a size (`2GiB`) or a share of the
     memory (`25%`), 64 MiB at least. Above it, senders of the spaces that use most of it wait."""
 
+    discard_unnamed: bool = False
+    """Deletes stored messages whose address is unknown because its declaration is damaged. They
+    cannot be delivered, and otherwise keep their files.
+    """
+
     multicast_settle_timeout_ms: int = Field(
         default=MULTICAST_SETTLE_TIMEOUT_MS, ge=100, le=3_600_000
     )

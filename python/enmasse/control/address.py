@@ -14,7 +14,7 @@ from enmasse.control.status import (
 from enmasse.plan import Outcome
 from enmasse.resources import Address
 from enmasse.resources.address import NO_LIMIT, Limits, MessageRedelivery, MessageTtl, Subscription
-from enmasse.resources.conditions import with_unmet
+from enmasse.resources.conditions import INTACT, with_unmet
 from enmasse.resources.forwarders import ForwarderStatus
 
 CHAIN: tuple[Check, ...] = (
@@ -26,10 +26,6 @@ CHAIN: tuple[Check, ...] = (
     not_proven,
     waiting_for_another,
 )
-
-
-INTACT = "MessagesIntact"
-"""The condition that is False after messages of an address were lost to damage."""
 
 
 def with_losses(address: Address, seen: Seen) -> Address:

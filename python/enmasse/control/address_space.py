@@ -13,9 +13,10 @@ from enmasse.control.status import (
     terminating,
     waiting_for_another,
 )
+from enmasse.engines import Unnamed
 from enmasse.plan import OutcomeReason
 from enmasse.resources import AddressSpace
-from enmasse.resources.conditions import with_unmet
+from enmasse.resources.conditions import INTACT, with_unmet
 
 LOGIN = "LoginPossible"
 """The condition of closed spaces without users."""
@@ -34,6 +35,16 @@ def with_login(space: AddressSpace, problem: OutcomeReason | None, now: datetime
 def with_names(space: AddressSpace, problem: OutcomeReason | None, now: datetime) -> AddressSpace:
     """Return a space whose status reports names that belong to others."""
     return _with_unmet(space, NAMES, problem, now)
+
+
+def with_unnamed(space: AddressSpace, unnamed: Unnamed, now: datetime) -> AddressSpace:
+    """Return a space whose status reports messages without a declared address."""
+    why = unnamed.messages and (
+        "MessagesUnnamed",
+        f"{unnamed.messages:,} stored messages belong to no declared address and are not delivered:"
+        f" in {unnamed.files:,} files of the journal the declaration of their address is damaged",
+    )
+    return with_unmet(space, INTACT, why or None, now)
 
 
 def _with_unmet(

@@ -16,6 +16,7 @@ from enmasse.engines.protocol import (
     SliceDone,
     SpaceStatistics,
     StoredMessage,
+    Unnamed,
     UnusableCertificate,
     WorkerStatistics,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "SliceDone",
     "SpaceStatistics",
     "StoredMessage",
+    "Unnamed",
     "UnusableCertificate",
     "WorkerStatistics",
 ]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -26,6 +26,7 @@ from enmasse.engines.protocol import (
     SliceDone,
     SpaceStatistics,
     StoredMessage,
+    Unnamed,
     UnusableCertificate,
     WorkerStatistics,
 )
@@ -88,11 +89,11 @@ class NativeEngine:
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan, and return the confirmation."""
         whole = plan.model_copy(update={"spaces": (*plan.spaces, self._canary.space)})
-        return _proof(await self._call(self._node.apply, whole), self._damaged())
+        return _proof(await self._call(self._node.apply, whole), self._node.journal())
 
     async def prove(self) -> Proof:
         """Return the present confirmation."""
-        return _proof(await self._call(self._node.proof), self._damaged())
+        return _proof(await self._call(self._node.proof), self._node.journal())
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
@@ -184,11 +185,6 @@ class NativeEngine:
             await self._clock.sleep(JOURNAL_CHECK_S)
         log.error("journal-stopped", reason=trouble)
         changed()
-
-    def _damaged(self) -> Mapping[str, int]:
-        journal = self._node.journal()
-        damaged: Mapping[str, int] = journal["damaged"] if journal else {}
-        return damaged
 
     async def answer_logins(self, answer: Answer) -> None:
         """Pass logins that the Plan alone does not decide to `answer`, until cancelled.
@@ -332,13 +328,17 @@ def _stopped(journal: Mapping[str, Any] | None) -> str | None:
     )
 
 
-def _proof(reported: Mapping[str, Any], damaged: Mapping[str, int]) -> Proof:
+def _proof(reported: Mapping[str, Any], journal: Mapping[str, Any] | None) -> Proof:
     failed = {
         one["uid"]: Failure(one["reason"], one["message"])
         for one in reported["failed"]
         if one["uid"] not in UIDS
     }
-    return Proof(reported["version"], frozenset(reported["active"]) - UIDS, failed, damaged)
+    proof = Proof(reported["version"], frozenset(reported["active"]) - UIDS, failed)
+    if journal is None:
+        return proof
+    unnamed = Unnamed(journal["unnamedMessages"], journal["unnamedSegments"])
+    return replace(proof, damaged=journal["damaged"], unnamed=unnamed)
 
 
 def _figures(line: dict[str, Any], now_ms: float) -> AddressStatistics:

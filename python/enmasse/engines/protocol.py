@@ -26,6 +26,15 @@ class Failure(NamedTuple):
     message: str
 
 
+class Unnamed(NamedTuple):
+    """Stored messages whose address is unknown because every copy of its declaration is damaged,
+    and the journal files that have some of them.
+    """
+
+    messages: int = 0
+    files: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """The confirmation of an engine: the version of the Plan, the uids of the addresses that it
@@ -37,6 +46,9 @@ class Proof:
     failed: Mapping[str, Failure] = field(default_factory=dict)
     damaged: Mapping[str, int] = field(default_factory=dict)
     """Lost messages since the start because of damage on disk, by uid of the address."""
+
+    unnamed: Unnamed = field(default_factory=Unnamed)
+    """Messages without a declared address, found at the start."""
 
     @property
     def is_final(self) -> bool:
@@ -121,6 +133,11 @@ class JournalStatistics(NamedTuple):
 
     unreadable: str | None = None
     """A file that cannot be read at present, and the reason."""
+
+    unnamed_messages: int = 0
+    """Messages without a declared address, found at the start, and the files that have them."""
+
+    unnamed_segments: int = 0
 
 
 class Connection(NamedTuple):

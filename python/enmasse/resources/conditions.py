@@ -13,6 +13,10 @@ D = TypeVar("D", bound=Declared)
 READY = "Ready"
 """The condition for the whole resource: the node has confirmed that it serves the resource."""
 
+INTACT = "MessagesIntact"
+"""The condition that is False after damage: messages of an address were lost, or stored messages
+belong to no declared address and may be of any space."""
+
 SHARED_MAX = 256
 """Maximum cached conditions, which resources share: thousands of resources become ready in one
 second for the same reason."""

@@ -88,7 +88,9 @@ def test_stored_messages_and_journal_have_metrics() -> None:
         **dict(enqueued=90, redelivered=3, duplicates=4, expired=6, damaged=8),
         **dict(dead_rejected=7, dead_attempts=10, dead_expired=11, replaced=13, overrun=14),
     )
-    journal = JournalStatistics(1000, 600, 90_000, 12, stopped="it burns")
+    journal = JournalStatistics(
+        1000, 600, 90_000, 12, stopped="it burns", unnamed_messages=7, unnamed_segments=2
+    )
     observed = Observed(0, [full, full._replace(name="b", oldest_age_s=20.0)], journal=journal)
     found = samples(render(observed, [], ready=True, all_addresses=False))
     expected = {
@@ -111,6 +113,8 @@ def test_stored_messages_and_journal_have_metrics() -> None:
     assert found["enmasse_journal_appended_bytes_total",] == 90_000
     assert found["enmasse_journal_syncs_total",] == 12
     assert found["enmasse_journal_stopped",] == 1
+    assert found["enmasse_journal_unnamed_messages",] == 7
+    assert found["enmasse_journal_unnamed_segments",] == 2
 
 
 def test_address_series_beyond_the_limit_are_omitted_by_default() -> None:

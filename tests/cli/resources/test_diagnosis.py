@@ -144,6 +144,12 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
     "messages lost": (
         facts(status=figures(damaged=3)), "room", State.NOTE, "3 messages were lost", "disk",
     ),
+    "messages without a declared address": (
+        facts(space=space().document() | {"status": {"isReady": True, "conditions": [
+            {"type": "MessagesIntact", "status": "False", "message": "5 stored messages belong"},
+        ]}}),
+        "room", State.NOTE, "5 stored messages belong", "enmasse up --discard-unnamed",
+    ),
     "senders without a receiver": (
         facts(address(), status=figures(senders=2)),
         "clients", State.NOTE, "2 senders wait", "enmasse receive orders",

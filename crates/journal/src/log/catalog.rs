@@ -19,10 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
 use super::batch::WriteBatch;
+use super::config::Refused;
 use super::contents::{Contents, Ranges, add, cut};
 use super::disk::{Disk, Fault};
 use super::frame::Salt;
 use super::owner::{ListedUpTo, Log};
+use super::place::Freed;
 use super::record::{Line, Record};
 use super::recover::{Recovered, lines};
 use super::scan::Extent;
@@ -368,6 +370,24 @@ impl<D: Disk> Log<D> {
             // The next stored message reports a full or failing disk.
             let _ = self.append(&mut batch).and_then(|()| self.sync());
         }
+    }
+
+    /// Deletes the queues that no copy declares, so that their segments can be reclaimed.
+    ///
+    /// # Errors
+    /// `NoRoom` on a full disk; otherwise as [`Log::append`].
+    pub fn discard_unnamed(&mut self, recovered: &Recovered) -> Result<(), Refused> {
+        let mut batch = WriteBatch::new();
+        for queue in recovered.unnamed_queues() {
+            let mut freed = Freed::default();
+            queue.messages().for_each(|message| freed.add(message.place));
+            batch.drop_queue(queue.queue, &freed);
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.append(&mut batch)?;
+        self.sync()
     }
 
     pub(super) fn create_catalog<'a>(

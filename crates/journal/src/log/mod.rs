@@ -73,5 +73,5 @@ pub use place::{Freed, RecordLocation};
 pub use read::{ReadError, Reader};
 pub use recent::{Recent, SHARED_BYTES};
 pub use record::{HEAD_BYTES_MAX, SeqRange, Target};
-pub use recover::{Gap, Recovered, RecoveredMessage, RecoveredQueue};
+pub use recover::{Gap, Recovered, RecoveredMessage, RecoveredQueue, Unnamed};
 pub use segment::FORMAT_VERSION;

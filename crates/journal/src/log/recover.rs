@@ -29,6 +29,17 @@ pub struct Recovered {
     pub next_queue: u32,
 }
 
+/// The messages of queues whose declarations are all damaged, in the log and in the catalog. They
+/// cannot be delivered, because their address is unknown; their segments stay until
+/// [`Log::discard_unnamed`](super::Log::discard_unnamed).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unnamed {
+    /// Number of messages, lost ones included.
+    pub messages: u64,
+    /// Segments with at least one of them.
+    pub segments: u64,
+}
+
 /// Damaged bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -38,6 +49,22 @@ pub struct Gap {
     pub offset: u32,
     /// Their number.
     pub bytes: u32,
+}
+
+impl Recovered {
+    /// The queues that no readable record declares and that have or had messages.
+    pub fn unnamed_queues(&self) -> impl Iterator<Item = &RecoveredQueue> {
+        self.queues.iter().filter(|queue| queue.declared.is_none() && queue.messages_with_lost() > 0)
+    }
+
+    /// The messages of those queues.
+    #[must_use]
+    pub fn unnamed(&self) -> Unnamed {
+        let segments: BTreeSet<u32> =
+            self.unnamed_queues().flat_map(RecoveredQueue::messages).map(|message| message.place.segment).collect();
+        let messages = self.unnamed_queues().map(RecoveredQueue::messages_with_lost).sum();
+        Unnamed { messages, segments: segments.len() as u64 }
+    }
 }
 
 /// A recovered queue.
@@ -75,6 +102,12 @@ impl RecoveredQueue {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The number of its messages, lost ones included.
+    #[must_use]
+    pub fn messages_with_lost(&self) -> u64 {
+        self.len() as u64 + self.lost.iter().map(|range| range.last - range.first + 1).sum::<u64>()
     }
 
     /// Its messages, in the order of their numbers.
@@ -299,7 +332,7 @@ impl Replay {
 
 impl Replay {
     /// Restores the declarations that only the catalog has. A queue without any record is restored
-    /// if it has lost messages.
+    /// if it has lost messages. Queues that no copy declares stay unnamed.
     fn restore_declarations(&mut self, catalogued: &CatalogEntries, losses: &Losses) -> BTreeSet<u32> {
         for (&queue, _) in losses.queues.iter().filter(|(_, lost)| !lost.is_empty()) {
             self.queues.entry(queue).or_default();
@@ -308,8 +341,11 @@ impl Replay {
         for (&number, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.fact.is_none()) {
             let Some(declared) = catalogued.queues.get(&number) else { continue };
             queue.declared = Some(declared.clone());
-            queue.fact = queue.first.map(|first| Fact { segment: first, first, deleted: false });
             restored.insert(number);
+        }
+        // An unnamed queue, too, keeps its removals, and a later drop must outlive its records.
+        for queue in self.queues.values_mut().filter(|queue| queue.fact.is_none()) {
+            queue.fact = queue.first.map(|first| Fact { segment: first, first, deleted: false });
         }
         restored
     }

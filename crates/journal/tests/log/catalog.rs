@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Config, Disk, Log, RecordLocation, Recovered, Removal, Target, WriteBatch};
+use enmasse_journal::log::{Config, Disk, Log, RecordLocation, Recovered, Removal, Target, Unnamed, WriteBatch};
 
 const CATALOG: u32 = 0;
 
@@ -76,6 +76,79 @@ fn damaged_declaration_is_restored_from_the_catalog() {
     disk.remove(CATALOG).expect("it is there");
     let (_, recovered) = open(disk);
     assert!(recovered.queues.iter().all(|queue| queue.declared.is_some()), "written again");
+}
+
+/// The disk of `filled` with both copies of its declarations damaged, and the messages whose
+/// records are intact.
+fn undeclared(log: &Log<SimulatedDisk>, places: &[RecordLocation]) -> (SimulatedDisk, Unnamed) {
+    let disk = log.disk().as_seen();
+    let bytes = disk.length(1).expect("it is there");
+    for (segment, at, count) in [(1, 4096, 120), (1, bytes - 2000, 2000), (CATALOG, 12, 80)] {
+        disk.write(segment, at, &[IoSlice::new(&vec![0xEE; count])]).expect("the disk works");
+    }
+    let intact = |place: &&RecordLocation| {
+        place.segment > 1 || place.offset >= 4216 && u64::from(place.offset + place.len) <= bytes - 2000
+    };
+    let messages = places.iter().filter(intact).count() as u64;
+    (disk, Unnamed { messages, segments: places[119].segment.into() })
+}
+
+#[test]
+fn messages_without_any_declaration_are_counted_at_each_start() {
+    let (log, places) = filled();
+    let (mut disk, unnamed) = undeclared(&log, &places);
+    assert!(unnamed.messages > 100);
+    for _ in 0..2 {
+        let (mut log, recovered) = open(disk);
+        assert_eq!(recovered.unnamed(), unnamed);
+        idle(&mut log);
+        disk = log.disk().as_seen();
+    }
+    let (_, recovered) = open(log.disk().as_seen());
+    assert_eq!(recovered.unnamed(), Unnamed::default(), "they are declared");
+}
+
+#[test]
+fn discarded_messages_without_a_declaration_free_their_segments() {
+    let (log, places) = filled();
+    let (mut log, recovered) = open(undeclared(&log, &places).0);
+    log.discard_unnamed(&recovered).expect("the disk works");
+    idle(&mut log);
+    let left = log.disk().list().expect("it works");
+    assert!(left.iter().all(|segment| *segment == CATALOG || *segment > places[119].segment), "{left:?}");
+    let (_, recovered) = open(log.disk().as_seen());
+    assert_eq!((recovered.unnamed(), recovered.queues.len()), (Unnamed::default(), 0));
+}
+
+/// A message of another queue keeps a segment with discarded messages longer than the segment that
+/// recorded the discard.
+#[test]
+fn discarded_messages_do_not_return_from_a_segment_that_stays() {
+    let (mut log, places) = filled();
+    let mut batch = WriteBatch::new();
+    batch.declare(9, &[9; 16], "others");
+    batch.message(&[Target { queue: 9, seq: 0, head: &[] }], b"kept");
+    log.append(&mut batch).expect("there is room");
+    assert_eq!(batch.place(0).segment, places[119].segment);
+    log.close().expect("the disk works");
+    let (mut log, recovered) = open(undeclared(&log, &places).0);
+    log.discard_unnamed(&recovered).expect("the disk works");
+    let first = log.disk().list().expect("it works");
+    for seq in 1..100 {
+        batch.clear();
+        batch.message(&[Target { queue: 9, seq, head: &[] }], &[1; 700]);
+        log.append(&mut batch).expect("there is room");
+        let mut removal = Removal::new(9);
+        removal.add(seq, batch.place(0));
+        batch.clear();
+        batch.remove(&mut removal);
+        log.append(&mut batch).expect("there is room");
+        idle(&mut log);
+        let (_, recovered) = open(log.disk().as_seen());
+        assert_eq!((recovered.unnamed(), found(&recovered, 9)), (Unnamed::default(), vec![0]), "{seq}");
+    }
+    let now = log.disk().list().expect("it works");
+    assert!(now.iter().filter(|segment| first.contains(segment)).count() <= 2, "{first:?} {now:?}");
 }
 
 #[test]

@@ -18,7 +18,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use enmasse_journal::log::{Config, Lane, Log, LogStats, OpenError, RecordLocation, Recovered, Refused, WriteBatch};
+use enmasse_journal::log::{
+    Config, Lane, Log, LogStats, OpenError, RecordLocation, Recovered, Refused, Unnamed, WriteBatch,
+};
 use enmasse_router::core::Digests;
 
 use crate::disk::{FolderDisk, PRIVATE};
@@ -85,6 +87,8 @@ pub(crate) struct JournalStats {
     pub(crate) unreadable: Option<String>,
     /// messages lost by damage since the start, by the uid of their address
     pub(crate) damaged: BTreeMap<String, u64>,
+    /// messages without a declared address, since the start
+    pub(crate) unnamed: Unnamed,
 }
 
 /// An open journal whose threads have not started.
@@ -92,6 +96,8 @@ pub(crate) struct Opened {
     log: Log<FolderDisk>,
     /// its recovered state
     pub(crate) recovered: Recovered,
+    /// messages without a declared address that stay
+    unnamed: Unnamed,
     /// the key of digests, generated when the journal was created
     pub(crate) digests: Digests,
 }
@@ -117,7 +123,18 @@ impl Opened {
                 "{folder}: {fault}: a new journal needs {needed} MiB; make room, or choose another disk"
             ));
         }
-        Ok(Self { log, recovered, digests: Digests::new(key) })
+        let unnamed = recovered.unnamed();
+        Ok(Self { log, recovered, unnamed, digests: Digests::new(key) })
+    }
+
+    /// Deletes the messages without a declared address.
+    ///
+    /// # Errors
+    /// The reason as text: the disk is full or fails.
+    pub(crate) fn without_unnamed(mut self) -> Result<Self, String> {
+        let discarded = self.log.discard_unnamed(&self.recovered);
+        discarded.map_err(|refused| format!("messages without a declared address cannot be discarded: {refused}"))?;
+        Ok(Self { unnamed: Unnamed::default(), ..self })
     }
 
     /// Starts the threads.
@@ -128,7 +145,7 @@ impl Opened {
     ) -> io::Result<(Journal, Vec<JoinHandle<()>>)> {
         let (requests, post) = channel();
         let (wanted, orders) = channel();
-        let stats = Arc::new(Mutex::default());
+        let stats = Arc::new(Mutex::new(JournalStats { unnamed: self.unnamed, ..JournalStats::default() }));
         let reports = Arc::new(ReadReports::new(Arc::clone(&stats), Arc::clone(events)));
         let reading =
             Reading { reader: self.log.reader(), mailboxes: mailboxes.clone(), reports: Arc::clone(&reports) };

@@ -117,6 +117,18 @@ _JOURNAL: tuple[
         "1 while a segment cannot be read and its messages wait.",
         lambda journal: journal.unreadable is not None,
     ),
+    (
+        GaugeMetricFamily,
+        "unnamed_messages",
+        "Messages without a declared address, found at the start; its declaration is damaged.",
+        attrgetter("unnamed_messages"),
+    ),
+    (
+        GaugeMetricFamily,
+        "unnamed_segments",
+        "Segments that such messages keep.",
+        attrgetter("unnamed_segments"),
+    ),
 )
 
 

@@ -179,6 +179,13 @@ LeaderGrace = Annotated[
         show_default="300",
     ),
 ]
+DiscardUnnamed = Annotated[
+    bool | None,
+    typer.Option(
+        "--discard-unnamed",
+        help="Delete stored messages whose address is unknown because its declaration is damaged.",
+    ),
+]
 UpgradeData = Annotated[
     bool,
     typer.Option(
@@ -213,6 +220,7 @@ def up(
     link_credit: LinkCredit = None,
     idle_timeout_s: IdleTimeout = None,
     receive_memory: ReceiveMemory = None,
+    discard_unnamed: DiscardUnnamed = None,
     multicast_settle_timeout_ms: MulticastSettleTimeout = None,
     namespace_resources_max: NamespaceResources = None,
     namespace_data_bytes_max: NamespaceDataBytes = None,
@@ -252,6 +260,7 @@ def up(
         "link_credit": link_credit,
         "idle_timeout_s": idle_timeout_s,
         "receive_memory": receive_memory,
+        "discard_unnamed": discard_unnamed,
         "multicast_settle_timeout_ms": multicast_settle_timeout_ms,
         "namespace_resources_max": namespace_resources_max,
         "namespace_data_bytes_max": namespace_data_bytes_max,

@@ -211,6 +211,7 @@ def _room(facts: Facts) -> Iterator[Finding]:
             f"{facts.figures['damaged']:,} messages were lost to damage at rest",
             "check the disk and enmasse logs",
         )
+    yield from _of_space("room")(facts)
 
 
 def _clients(facts: Facts) -> Iterator[Finding]:
@@ -254,6 +255,12 @@ _CONDITIONS = {
         State.NOTE,
         "address space {space!r}: {}",
         "enmasse user create NAME --space {space}",
+    ),
+    "MessagesIntact": _OfSpace(
+        "room",
+        State.NOTE,
+        mend="restore a backup from before the damage (enmasse restore), or delete these messages:"
+        " enmasse up --discard-unnamed",
     ),
     "CertificateProvided": _OfSpace(
         "certificate",

@@ -218,6 +218,7 @@ class Leader:
             insecure=self._settings.insecure,
             decoy_secret=ensure_token(self._data.decoy),
             journal=self._data.journal,
+            discard_unnamed=self._settings.discard_unnamed,
             limits=NodeLimits(
                 self._settings.max_frame_size,
                 self._settings.link_credit,

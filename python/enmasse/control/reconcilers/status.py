@@ -128,6 +128,8 @@ class StatusReconciler:
         elif isinstance(now, AddressSpace):
             now = address_space.with_login(now, outcome.login_problem, seen.now)
             now = address_space.with_names(now, outcome.name_problem, seen.now)
+            if seen.proof is not None:
+                now = address_space.with_unnamed(now, seen.proof.unnamed, seen.now)
             now = self._with_endpoints(self._sources.usage.shown(now), seen)
         return with_unimplemented(now, seen.now)
 
