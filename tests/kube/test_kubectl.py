@@ -4,6 +4,7 @@ T-AS-11 and T-AS-12: create, change, delete and show resources by command.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -211,6 +212,20 @@ def test_kubectl_describe_includes_events(kubectl: Kubectl, orders: str) -> None
     _, events = said.split("Events:")
     assert "Served" in events
     assert "Served" in kubectl("events", "--for", f"address/{orders}")
+
+
+def test_kubectl_shows_depth_consumers_and_rates(
+    kubectl: Kubectl, orders: str, platform: Platform
+) -> None:
+    platform.enmasse("send", "orders", "--count", "2")
+    said = kubectl("describe", "address", orders)
+    statistics = said.partition("Statistics:")[2]
+    assert re.search(r"Stored:(\n.*)*?\n +Messages: +2\n", statistics)
+    for name in ("Senders", "Receivers", "Delivered Per Second", "Enqueued Per Second"):
+        assert f"{name}:" in statistics
+    table = kubectl("get", "address", orders)
+    assert re.search(r"STORED +SENDERS +RECEIVERS +OUT/S", table)
+    assert re.search(r" 2 +0 +0 +0 ", table)
 
 
 def test_kubectl_apply_is_repeatable_and_retains_the_plan(kubectl: Kubectl, orders: str) -> None:

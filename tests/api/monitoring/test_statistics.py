@@ -44,6 +44,20 @@ async def test_later_statistics_request_measures_since_the_previous_one() -> Non
     assert clock.elapsed_s == 4.5
 
 
+async def test_requests_in_quick_succession_do_not_wait() -> None:
+    clock = TestClock()
+    engine = Growing(clock)
+    statistics = Statistics(engine, clock)
+    for _ in range(10):
+        assert (await statistics.by_uid())["u"]["deliveredPerSecond"] == 100.0
+    assert clock.elapsed_s == 0.5, "only the first one"
+    for _ in range(100):
+        clock.advance(0.1)
+        assert (await statistics.by_uid())["u"]["deliveredPerSecond"] == 100.0
+    assert round(clock.elapsed_s, 3) == 10.5
+    assert engine.observed == 111
+
+
 async def test_an_old_sample_is_not_used() -> None:
     clock = TestClock()
     engine = Growing(clock)
@@ -76,6 +90,21 @@ async def test_statistics_are_included_only_on_request(served: Served) -> None:
         shown = answer["items"][0] if "items" in answer else answer
         assert shown["status"]["statistics"]["senders"] == 3
         assert shown["status"]["statistics"]["receivers"] == 4
+
+
+async def test_kubectl_describe_gets_statistics_and_the_stored_version(served: Served) -> None:
+    await served.http.post(SPACES, json={"metadata": {"name": "default"}, **space_spec()})
+    made = (await served.http.post(ADDRESSES, json=address().document())).json()
+    served.engine.figures = [AddressStatistics(made["metadata"]["uid"], "s", "orders", 3, 4)]
+    path, header = f"{ADDRESSES}/default.orders", "Kubectl-Command"
+    shown = (await served.http.get(path, headers={header: "kubectl describe"})).json()
+    assert shown["status"]["statistics"]["receivers"] == 4
+    for command in ("kubectl get", "kubectl edit"):
+        plain = (await served.http.get(path, headers={header: command})).json()
+        assert "statistics" not in plain["status"]
+        assert plain["metadata"] == shown["metadata"]
+    whole = (await served.http.get(ADDRESSES, headers={header: "kubectl describe"})).json()
+    assert "statistics" not in whole["items"][0]["status"], "kubectl asks for each one"
 
 
 def space_spec() -> dict[str, object]:

@@ -23,27 +23,39 @@ class Statistics:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
-        self._earlier: _Sample | None = None
+        self._samples: list[_Sample] = []
+        """The start and end of a window, both from earlier calls. While the end is too recent to
+        start a window, calls measure from the same start and need not wait.
+        """
 
     async def by_uid(self) -> dict[str, dict[str, Any]]:
         """Return the present statistics of all addresses.
 
-        Rates cover the time since the last call if that was 0.5 s to 30 s ago; otherwise this call
-        takes two samples 0.5 s apart.
+        Rates cover the time since the last sample of an earlier call that is 0.5 s to 30 s old;
+        without one this call takes two samples 0.5 s apart.
         """
         sample = await self._sample()
-        earlier = self._earlier
-        if earlier is None or sample.taken_s - earlier.taken_s > WINDOW_MAX_S:
-            earlier = self._earlier = sample
-        if sample.taken_s - earlier.taken_s < WINDOW_MIN_S:
-            await self._clock.sleep(WINDOW_MIN_S - (sample.taken_s - earlier.taken_s))
+        start = self._window_start(sample.taken_s)
+        if start is None:
+            recent = [one for one in self._samples if sample.taken_s - one.taken_s < WINDOW_MIN_S]
+            start = recent[0] if recent else sample
+            await self._clock.sleep(WINDOW_MIN_S - (sample.taken_s - start.taken_s))
             sample = await self._sample()
-        self._earlier = sample
-        window_s = max(sample.taken_s - earlier.taken_s, WINDOW_MIN_S)
+            self._samples = [start, sample]
+        elif start is self._samples[-1]:
+            self._samples = [start, sample]
+        window_s = max(sample.taken_s - start.taken_s, WINDOW_MIN_S)
         return {
-            uid: _shown(figures, earlier.figures.get(uid), window_s)
+            uid: _shown(figures, start.figures.get(uid), window_s)
             for uid, figures in sample.figures.items()
         }
+
+    def _window_start(self, now_s: float) -> _Sample | None:
+        """Return the newest earlier sample from which a rate can be measured now."""
+        usable = (
+            one for one in self._samples if WINDOW_MIN_S <= now_s - one.taken_s <= WINDOW_MAX_S
+        )
+        return max(usable, key=lambda one: one.taken_s, default=None)
 
     async def _sample(self) -> _Sample:
         observed = await self._engine.observe()

@@ -74,7 +74,7 @@ class ResourceHandlers:
             return await Write(self._platform, kind, request).replace(key)
         if request.method == "PATCH":
             return await Write(self._platform, kind, request).patch(key)
-        figures = await self._figures(request, kind, form)
+        figures = await self._figures(request, kind, form, described=_is_described(request))
         shown = _shown(kind, figures)
         found = self._get(kind, key)
         now = self._platform.clock.now()
@@ -150,12 +150,26 @@ class ResourceHandlers:
             raise Missing(Code.RESOURCE_MISSING, f'{kind.qualified} "{key.name}" not found')
         return resource
 
-    async def _figures(self, request: Request, kind: Kind, form: Form) -> dict[str, dict[str, Any]]:
-        """Return statistics by uid for a table, or if requested: they take up to half a second."""
-        wanted = form.kind == "Table" or request.query_params.get("statistics") in ("true", "1")
+    async def _figures(
+        self, request: Request, kind: Kind, form: Form, *, described: bool = False
+    ) -> dict[str, dict[str, Any]]:
+        """Return statistics by uid for a table, a description, or if requested: they take up to
+        half a second.
+        """
+        requested = request.query_params.get("statistics") in ("true", "1")
+        wanted = requested or described or form.kind == "Table"
         if not wanted or not kind.model.live_columns:
             return {}
         return await self._platform.statistics.by_uid()
+
+
+def _is_described(request: Request) -> bool:
+    """Whether `kubectl describe` sends the request: kubectl names its command in a header.
+
+    It shows what a plain GET returns. All other clients get the stored object, which for one
+    resourceVersion is always the same, without the cost of sampling.
+    """
+    return request.headers.get("kubectl-command", "").endswith(" describe")
 
 
 def _shown(kind: Kind, figures: Mapping[str, dict[str, Any]]) -> Callable[[Resource], Document]:
