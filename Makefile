@@ -16,6 +16,10 @@ SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
 NATIVE_INPUTS := Cargo.toml Cargo.lock pyproject.toml $(wildcard rust-toolchain.toml .cargo/config.toml) \
   $(shell find crates -name tests -prune -o \( -type d -o -name '*.rs' -o -name Cargo.toml \) -print)
 
+# Most tests wait for a server more than they compute: three processes keep two cores busy. A file
+# stays in one process, because its tests share servers.
+PARALLEL := -n 3 --dist loadfile
+
 # Tests of packages that need neither the native core nor a server.
 PURE := tests/base% tests/plan% tests/resources%
 
@@ -67,7 +71,7 @@ test-rust: ## Rust tests; C=router narrows to one crate
 	$(if $(filter-out sim,$(C)),,$(SIMULATE))
 
 test-python: $(if $(filter-out $(PURE),$(T)),setup-dev,$(STAMPS)/unit) ## Python tests; T=tests/plan narrows to a part
-	$(BIN)/pytest -m "not slow" --durations=15 $(T) $(ARGS)
+	$(BIN)/pytest -m "not slow" --durations=15 $(if $(filter tests,$(T)),$(PARALLEL)) $(T) $(ARGS)
 
 test-spark: setup-dev ## the pipeline's tests of Spark on another PySpark; SPARK=4.3.0 says which
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \

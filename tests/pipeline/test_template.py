@@ -74,9 +74,10 @@ FAULTS = [
     ("silent", {"silent"}, 4 * 3600, 0.0),
     ("unusual", {"unusual"}, 3600, 18.0),
 ]
+NAMES = [name for name, *_ in FAULTS]
 
 
-@pytest.mark.parametrize(("name", "expected", "after_s", "step"), FAULTS, ids=str)
+@pytest.mark.parametrize(("name", "expected", "after_s", "step"), FAULTS, ids=NAMES)
 def test_faults_are_detected(
     cities: dict[str, Readings], name: str, expected: set[str], after_s: int, step: float
 ) -> None:
