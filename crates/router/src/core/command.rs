@@ -33,6 +33,10 @@ pub enum Hold {
     /// More than [`HOLD_BYTES`](super::HOLD_BYTES) of its payload wait: its session accepts no
     /// transfers. Its connection is still read, because the same connection may also receive.
     Session,
+    /// More than [`CROWDED_HOLD_BYTES`](super::CROWDED_HOLD_BYTES) of its payload wait at a direct
+    /// address of a space that uses half of its share of waiting bytes: its session accepts no
+    /// transfers. Its connection is not read either, unless it also receives.
+    SendOnly,
     /// Its address space has more bytes in flight to the journal than the
     /// [`ReceiveBudget`](super::ReceiveBudget) allows, some of them from this producer: its
     /// connection is not read until the journal has stored these.
@@ -200,7 +204,7 @@ wire_structs! {
 wire_units! {
     AddressKind { Anycast, Multicast, Queue, Topic, Stream }
     Ending { ByClient, ByNode, Lost, NotResumed, RolledBack }
-    Hold { No, Session, Connection }
+    Hold { No, Session, SendOnly, Connection }
 }
 
 impl<'a> Wire<'a> for NoLocal {

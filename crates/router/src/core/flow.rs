@@ -9,8 +9,9 @@ use super::consumer::Outgoing;
 use super::delivery::Part;
 use super::dispatch::{Dispatcher, NoRoom};
 use super::message::{Message, SettlementTarget};
+use super::received::{Account, WaitingBytes};
 use super::treatment::Treatment;
-use super::{AttachmentId, Delivery, HOLD_BYTES, Hold, Links, Router, ToLink};
+use super::{AttachmentId, CROWDED_HOLD_BYTES, Delivery, HOLD_BYTES, Hold, Links, Router, ToLink};
 
 impl Router {
     /// Dispatches the first part of a delivery to a consumer with room. Returns its token if there
@@ -116,7 +117,7 @@ impl Router {
 
     pub(super) fn forget(&mut self, key: Key, links: &mut impl Links) {
         self.leave_producer_window(key);
-        self.charge(key, 0, links);
+        self.charge(key, 0, 0, links);
         self.direct.messages.remove(key);
     }
 
@@ -149,14 +150,17 @@ impl Router {
             half.map_or(0, |offset| (message.end - offset) as usize)
         };
         self.scratch.offsets = offsets;
-        self.charge(key, waiting, links);
+        let kept = message.bytes.len();
+        self.charge(key, waiting, kept, links);
     }
 
-    fn charge(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
+    /// Charges a message's waiting bytes to its producer, and its kept ones to its space.
+    fn charge(&mut self, key: Key, bytes: usize, kept: usize, links: &mut impl Links) {
         let message = &mut self.direct.messages[key];
         let before = std::mem::replace(&mut message.charged, bytes);
+        let account = self.addresses.get(message.address).map_or(Account::NONE, |address| address.account);
+        self.received.set_waiting(&mut message.kept, account, kept);
         let key = message.producer;
-        self.received.waiting_bytes = self.received.waiting_bytes + bytes as u64 - before as u64;
         if let Some(producer) = self.producers.get(key) {
             self.update_producer_back_pressure(key, producer.waiting_bytes + bytes - before, links);
         }
@@ -167,12 +171,17 @@ impl Router {
         let Some(producer) = self.producers.get_mut(key) else { return };
         producer.waiting_bytes = bytes;
         let address = &self.addresses[producer.address];
-        let most = if producer.held == Hold::No { HOLD_BYTES } else { HOLD_BYTES / 2 };
+        let stores = address.declared.kind.stores();
+        let crowded = !stores && self.received.is_crowded(address.account, producer.held == Hold::SendOnly);
+        let most = if crowded { CROWDED_HOLD_BYTES } else { HOLD_BYTES };
+        let most = if producer.held == Hold::No { most } else { most / 2 };
         let waits = producer.held == Hold::Connection;
-        // Only the journal delays messages of a stored address. Elsewhere the connection must be
-        // read, because its unread bytes may contain the credit of a consumer.
-        let hold = if bytes > 0 && address.declared.kind.stores() && self.received.is_over(address.account, waits) {
+        // Only the journal delays messages of a stored address. Elsewhere the unread bytes of a
+        // connection with receivers may contain the credit of a consumer.
+        let hold = if bytes > 0 && stores && self.received.is_over(address.account, waits) {
             Hold::Connection
+        } else if bytes > most && crowded {
+            Hold::SendOnly
         } else if bytes > most || address.treatment.is_holding(producer.anonymous && !producer.in_transaction) {
             Hold::Session
         } else {
@@ -369,6 +378,7 @@ impl Router {
             awaited_readers: u32::from(from.is_some()),
             since_ms: self.now_ms,
             charged: 0,
+            kept: WaitingBytes::NONE,
             readers: Vec::new(),
         };
         self.direct.messages.insert(message)

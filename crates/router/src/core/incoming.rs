@@ -79,12 +79,7 @@ impl Router {
         arrival: &Arrival<'_>,
         links: &mut impl Links,
     ) {
-        let settlement = match self.direct.messages[message].settlement {
-            SettlementTarget::Join(join) | SettlementTarget::Optional(join) => {
-                self.direct.joins.get(join).map_or(SettlementTarget::Nothing, Join::settlement)
-            }
-            settlement => settlement,
-        };
+        let settlement = self.settlement_of(message);
         self.abort_incoming(from, links);
         if arrival.more {
             self.producers[from].incoming = Incoming::Discarded;
@@ -92,6 +87,16 @@ impl Router {
         let at = self.producers[from].address;
         let rejected = Outcome::Rejected(Some(Box::new(not_transactional())));
         self.answer_posting(settlement, at, Some(transaction), &rejected, links);
+    }
+
+    /// The producer's delivery of a message, unless it was sent settled.
+    pub(super) fn settlement_of(&self, message: Key) -> SettlementTarget {
+        match self.direct.messages[message].settlement {
+            SettlementTarget::Join(join) | SettlementTarget::Optional(join) => {
+                self.direct.joins.get(join).map_or(SettlementTarget::Nothing, Join::settlement)
+            }
+            settlement => settlement,
+        }
     }
 
     fn refuse_direct(&mut self, from: Key, transaction: TransactionId, arrival: &Arrival<'_>, links: &mut impl Links) {

@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use enmasse_journal::queue::Seq;
 
 use super::arena::{Arena, Key};
+use super::received::WaitingBytes;
 use super::{Arrival, AttachmentId};
 
 /// Buffers up to this size are recycled, so that a waiting message costs no allocation.
@@ -61,6 +62,8 @@ pub(super) struct Message {
     pub(super) since_ms: u64,
     /// bytes counted as waiting for its producer
     pub(super) charged: usize,
+    /// its kept bytes, as counted for its space
+    pub(super) kept: WaitingBytes,
     /// of a partial delivery: the consumers that have received a part; at multicast addresses also
     /// those whose backlog contains it
     pub(super) readers: Vec<Key>,
@@ -83,6 +86,7 @@ impl Message {
             awaited_readers: 0,
             since_ms: 0,
             charged: 0,
+            kept: WaitingBytes::NONE,
             readers: Vec::new(),
         }
     }

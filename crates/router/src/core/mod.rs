@@ -91,6 +91,10 @@ pub use transactions::{TRANSACTION_MESSAGES, rolled_back};
 /// half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
 
+/// The same for a producer of a direct address while its space uses half of its share of waiting
+/// bytes.
+pub const CROWDED_HOLD_BYTES: usize = 64 << 10;
+
 /// The identity of an address, never reused for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AddressKey(pub u32);

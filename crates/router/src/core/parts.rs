@@ -34,6 +34,7 @@ impl Router {
         self.drop_slow_consumers(key, arrival.payload.len(), links);
         if arrival.more {
             self.update_back_pressure(key, links);
+            self.drop_excess(from, key, links);
         } else {
             for reader in &readers {
                 self.finish(*reader, key, links);
@@ -48,6 +49,18 @@ impl Router {
             }
         }
         self.scratch.readers = readers;
+    }
+
+    /// Drops an incomplete delivery whose parts wait if its space has used up its share.
+    fn drop_excess(&mut self, from: Key, key: Key, links: &mut impl Links) {
+        let Some(message) = self.direct.messages.get(key) else { return };
+        let (at, waits) = (message.address, !message.bytes.is_empty());
+        if waits && !self.received.may_wait(self.addresses[at].account, 0) {
+            let settlement = self.settlement_of(key);
+            self.abort(key, links);
+            self.producers[from].incoming = Incoming::Discarded;
+            self.drop_copy(settlement, at, links);
+        }
     }
 
     /// Dispatches a part to the readers that have all earlier ones, and leaves only these in

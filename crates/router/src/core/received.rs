@@ -1,22 +1,26 @@
 //! Received bytes that are not stored yet, and their bound on a node. Decisions only, no I/O.
 //!
 //! Each shard counts, per address space, the bytes in flight to the journal and those held by
-//! partial deliveries and open transactions; per shard it counts the bytes that wait for direct
-//! consumers. All shards of a node share one [`ReceiveBudget`]. A space may have as many bytes of
-//! either kind as the budget has left (Choudhury and Hahne, 1998): one space alone gets half of it,
-//! two spaces a third each. Connections of producers whose space exceeds its share in flight to the
-//! journal are not read. A partial delivery or posting beyond the share is refused, because pausing
-//! the reads would also stop the transfers that complete it. All stored addresses of a space live
-//! on one shard, so the shard's count is the node's.
+//! partial deliveries and open transactions; the shards count together those that wait for the
+//! consumers of direct addresses. All shards of a node share one [`ReceiveBudget`]. A space may have
+//! as many bytes of each kind as the budget has left (Choudhury and Hahne, 1998): one space alone
+//! gets half of it, two spaces a third each. Connections of producers whose space exceeds its share
+//! in flight to the journal are not read. A partial delivery or posting beyond the share is refused,
+//! because pausing the reads would also stop the transfers that complete it. All stored addresses of
+//! a space live on one shard, so the shard's count is the node's.
+//!
+//! Direct producers of a space that uses half of its share of waiting bytes are held back early. A
+//! direct message beyond the share does not wait: an unread connection may contain the credit that
+//! its consumer needs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use enmasse_amqp::types::{Error, condition};
 use slab::Slab;
 
-/// Bytes of either kind that every space may always have.
+/// Bytes of each kind that every space may always have.
 pub const SPACE_BYTES_MIN: u64 = 1 << 20;
 /// Memory of a message in addition to its body, until it is stored.
 const MESSAGE_BYTES: u64 = 256;
@@ -26,13 +30,29 @@ const MESSAGE_BYTES: u64 = 256;
 pub struct ReceiveBudget {
     bytes: u64,
     held: AtomicU64,
+    /// bytes that wait for consumers of direct addresses, by space
+    waiting: Mutex<HashMap<u32, Arc<AtomicU64>>>,
 }
 
 impl ReceiveBudget {
     /// A budget of this many bytes.
     #[must_use]
-    pub const fn new(bytes: u64) -> Self {
-        Self { bytes, held: AtomicU64::new(0) }
+    pub fn new(bytes: u64) -> Self {
+        Self { bytes, held: AtomicU64::new(0), waiting: Mutex::default() }
+    }
+
+    /// The count of waiting bytes of a space, which its shards share.
+    fn open(&self, space: u32) -> Arc<AtomicU64> {
+        Arc::clone(self.waiting.lock().unwrap_or_else(PoisonError::into_inner).entry(space).or_default())
+    }
+
+    /// Forgets the count of a space after its last shard.
+    fn close(&self, space: u32, count: Arc<AtomicU64>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(count);
+        if waiting.get(&space).is_some_and(|count| Arc::strong_count(count) == 1) {
+            waiting.remove(&space);
+        }
     }
 
     /// The bound.
@@ -58,6 +78,17 @@ impl Account {
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
+/// The bytes of one message of a direct address that are counted as waiting.
+#[derive(Debug)]
+pub(super) struct WaitingBytes {
+    account: Account,
+    bytes: u64,
+}
+
+impl WaitingBytes {
+    pub(super) const NONE: Self = Self { account: Account::NONE, bytes: 0 };
+}
+
 #[derive(Debug)]
 struct Space {
     space: u32,
@@ -65,6 +96,10 @@ struct Space {
     bytes: u64,
     /// in partial deliveries and open transactions
     held: u64,
+    /// waiting for consumers of direct addresses, here
+    waiting: u64,
+    /// the same on the node
+    node_waiting: Arc<AtomicU64>,
     /// addresses of the space that live here
     addresses: u32,
 }
@@ -87,12 +122,9 @@ pub(super) struct Received {
     /// in partial deliveries and open transactions of all spaces
     held_bytes: u64,
     /// bytes that wait for consumers at direct addresses
-    pub(super) waiting_bytes: u64,
-    /// the bytes last reported to the budget, and which of them were in flight to the journal and
-    /// held
+    waiting_bytes: u64,
+    /// the bytes last reported to the budget
     reported: u64,
-    journal_reported: u64,
-    held_reported: u64,
     /// what the budget had left at that time
     left: u64,
 }
@@ -108,19 +140,17 @@ impl Received {
             held_bytes: 0,
             waiting_bytes: 0,
             reported: 0,
-            journal_reported: 0,
-            held_reported: 0,
             left,
         }
     }
 
     /// Counts an address of a space, until [`Received::close`].
     pub(super) fn open(&mut self, space: u32) -> Account {
-        let spaces = &mut self.spaces;
-        let account = *self
-            .accounts
-            .entry(space)
-            .or_insert_with(|| Account(spaces.insert(Space { space, bytes: 0, held: 0, addresses: 0 }) as u32));
+        let Self { accounts, spaces, budget, .. } = self;
+        let account = *accounts.entry(space).or_insert_with(|| {
+            let node_waiting = budget.open(space);
+            Account(spaces.insert(Space { space, bytes: 0, held: 0, waiting: 0, node_waiting, addresses: 0 }) as u32)
+        });
         self.spaces[account.0 as usize].addresses += 1;
         account
     }
@@ -135,9 +165,10 @@ impl Received {
 
     fn forget_unused(&mut self, account: Account) {
         let space = &self.spaces[account.0 as usize];
-        if space.addresses == 0 && space.bytes == 0 && space.held == 0 {
+        if space.addresses == 0 && space.bytes == 0 && space.held == 0 && space.waiting == 0 {
+            let space = self.spaces.remove(account.0 as usize);
             self.accounts.remove(&space.space);
-            self.spaces.remove(account.0 as usize);
+            self.budget.close(space.space, space.node_waiting);
         }
     }
 
@@ -169,21 +200,32 @@ impl Received {
     #[inline]
     pub(super) fn is_over(&self, account: Account, waits: bool) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return false };
-        let most = self.left_now().max(SPACE_BYTES_MIN);
+        let most = self.share();
         space.bytes > if waits { most / 2 } else { most }
+    }
+
+    /// The bytes of each kind that a space may have now.
+    #[inline]
+    fn share(&self) -> u64 {
+        self.left_now().max(SPACE_BYTES_MIN)
     }
 
     /// What the budget has left, less what this shard has received since its last report.
     #[inline]
     fn left_now(&self) -> u64 {
-        let reported = self.journal_reported + self.held_reported;
-        self.left.saturating_add(reported).saturating_sub(self.journal_bytes + self.held_bytes)
+        self.left.saturating_add(self.reported).saturating_sub(self.bytes())
+    }
+
+    /// All received bytes of this shard.
+    #[inline]
+    const fn bytes(&self) -> u64 {
+        self.journal_bytes + self.waiting_bytes + self.held_bytes
     }
 
     /// Whether a space may hold this many more bytes in partial deliveries and transactions.
     pub(super) fn may_hold(&self, account: Account, bytes: usize) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return true };
-        space.held.saturating_add(bytes as u64) <= self.left_now().max(SPACE_BYTES_MIN)
+        space.held.saturating_add(bytes as u64) <= self.share()
     }
 
     /// Counts received bytes of a partial delivery or a transaction.
@@ -205,15 +247,49 @@ impl Received {
         }
     }
 
+    /// Whether a message of this many bytes may wait at a direct address of a space.
+    pub(super) fn may_wait(&self, account: Account, bytes: usize) -> bool {
+        let Some(space) = self.spaces.get(account.0 as usize) else { return true };
+        let waiting = space.node_waiting.load(Ordering::Relaxed);
+        waiting.saturating_add(size_of_messages(1, bytes)) <= self.share()
+    }
+
+    /// Whether so much waits at the direct addresses of a space that its producers must be held
+    /// back early: half of its share. A producer that `waits` for this continues at a quarter.
+    pub(super) fn is_crowded(&self, account: Account, waits: bool) -> bool {
+        let Some(space) = self.spaces.get(account.0 as usize) else { return false };
+        space.node_waiting.load(Ordering::Relaxed) > self.share() / if waits { 4 } else { 2 }
+    }
+
+    /// Sets the number of bytes of a message that wait at a direct address. 0 ends its count.
+    pub(super) fn set_waiting(&mut self, message: &mut WaitingBytes, account: Account, bytes: usize) {
+        if message.bytes == 0 {
+            message.account = account;
+        }
+        let after = if bytes == 0 { 0 } else { size_of_messages(1, bytes) };
+        let change = after.wrapping_sub(std::mem::replace(&mut message.bytes, after));
+        if change == 0 {
+            return;
+        }
+        self.waiting_bytes = self.waiting_bytes.wrapping_add(change);
+        if let Some(space) = self.spaces.get_mut(message.account.0 as usize) {
+            space.waiting = space.waiting.wrapping_add(change);
+            space.node_waiting.fetch_add(change, Ordering::Relaxed);
+            if space.addresses == 0 {
+                self.forget_unused(message.account);
+            }
+        }
+    }
+
     /// Reports the bytes to the budget at the end of a turn, and reads what it has left.
     pub(super) fn report(&mut self) {
-        let held = self.journal_bytes + self.waiting_bytes + self.held_bytes;
+        let held = self.bytes();
         let change = held.wrapping_sub(self.reported);
         let before = match change {
             0 => self.budget.held.load(Ordering::Relaxed),
             _ => self.budget.held.fetch_add(change, Ordering::Relaxed),
         };
-        (self.reported, self.journal_reported, self.held_reported) = (held, self.journal_bytes, self.held_bytes);
+        self.reported = held;
         self.left = self.budget.bytes.saturating_sub(before.wrapping_add(change));
     }
 }
@@ -221,6 +297,10 @@ impl Received {
 impl Drop for Received {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.reported, Ordering::Relaxed);
+        for space in self.spaces.drain() {
+            space.node_waiting.fetch_sub(space.waiting, Ordering::Relaxed);
+            self.budget.close(space.space, space.node_waiting);
+        }
     }
 }
 
@@ -293,7 +373,7 @@ mod tests {
     fn held_and_waiting_bytes_reduce_the_budget_of_the_journal() {
         let (budget, [mut shard]) = shards(64 * MIB);
         let account = shard.open(1);
-        shard.waiting_bytes = 16 * MIB as u64;
+        shard.set_waiting(&mut { WaitingBytes::NONE }, account, 16 * MIB - MESSAGE_BYTES as usize);
         shard.hold(account, 16 * MIB);
         shard.report();
         assert_eq!(fill(&mut shard, account), 16 * MIB + READ);
@@ -309,12 +389,53 @@ mod tests {
         }
         shard.report();
         assert!(shard.may_hold(other, 32 * MIB) && !shard.may_hold(other, 32 * MIB + 1));
-        shard.waiting_bytes = 64 * MIB as u64;
+        shard.set_waiting(&mut { WaitingBytes::NONE }, other, 64 * MIB);
         shard.report();
         assert!(!shard.may_hold(greedy, 1));
         assert!(shard.may_hold(other, MIB) && !shard.may_hold(other, MIB + 1));
         shard.release(greedy, 32 * MIB);
         assert!(shard.may_hold(greedy, MIB));
+    }
+
+    #[test]
+    fn waiting_bytes_of_a_space_are_counted_over_all_shards_and_leave_others_an_equal_share() {
+        let (budget, [mut one, mut other]) = shards(64 * MIB);
+        let (here, there) = (one.open(1), other.open(1));
+        let mut messages = Vec::new();
+        let body = MIB - MESSAGE_BYTES as usize;
+        while one.may_wait(here, body) {
+            let (shard, account) = if messages.len() % 2 == 0 { (&mut one, here) } else { (&mut other, there) };
+            let mut message = WaitingBytes::NONE;
+            shard.set_waiting(&mut message, account, body);
+            messages.push(message);
+            one.report();
+            other.report();
+            one.report();
+        }
+        assert_eq!((messages.len(), budget.held()), (32, 32 * MIB as u64));
+        assert!(!other.may_wait(there, 1) && one.is_crowded(here, false));
+        let quiet = other.open(2);
+        assert!(other.may_wait(quiet, 32 * MIB - MESSAGE_BYTES as usize) && other.may_hold(quiet, 32 * MIB));
+        for (at, mut message) in messages.into_iter().enumerate() {
+            let (shard, account) = if at % 2 == 0 { (&mut one, here) } else { (&mut other, there) };
+            shard.set_waiting(&mut message, account, 0);
+        }
+        one.report();
+        other.report();
+        assert!(!one.is_crowded(here, true) && budget.held() == 0);
+    }
+
+    #[test]
+    fn space_without_addresses_keeps_its_account_while_a_message_waits() {
+        let (budget, [mut shard]) = shards(MIB);
+        let account = shard.open(1);
+        let mut message = WaitingBytes::NONE;
+        shard.set_waiting(&mut message, account, 10);
+        shard.close(account);
+        assert_eq!(shard.spaces.len(), 1);
+        shard.set_waiting(&mut message, Account::NONE, 0);
+        assert_eq!((shard.spaces.len(), shard.waiting_bytes), (0, 0));
+        assert!(budget.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }
 
     #[test]
@@ -358,11 +479,13 @@ mod tests {
         let account = one.open(1);
         one.add(account, 0, 100);
         one.hold(account, 5);
+        one.set_waiting(&mut { WaitingBytes::NONE }, account, 10);
         one.report();
         drop(other);
-        assert_eq!(budget.held(), 105);
+        assert_eq!(budget.held(), 115 + MESSAGE_BYTES);
         drop(one);
         assert_eq!(budget.held(), 0);
+        assert!(budget.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }
 
     proptest! {

@@ -237,6 +237,10 @@ pub(super) struct Conn {
     pub(super) holds: u32,
     /// the number of those that pause its input
     pub(super) stops: u32,
+    /// the number of those that pause its input if it does not receive
+    pub(super) send_only_stops: u32,
+    /// its input is paused because of the receive budget
+    pub(super) stopped: bool,
     /// bytes received while it was held back
     pub(super) held_bytes: u64,
     /// its idle time-out is suspended, because its input is paused
@@ -282,6 +286,8 @@ impl Conn {
             waiting_for_room: VecDeque::new(),
             holds: 0,
             stops: 0,
+            send_only_stops: 0,
+            stopped: false,
             held_bytes: 0,
             unread: false,
             finished: false,
@@ -401,6 +407,6 @@ impl Conn {
     pub(super) fn wants_read(&self) -> bool {
         let waits =
             self.moving.is_some() || self.stealing.is_some() || self.creating.is_some() || self.attaching.is_some();
-        !self.finished && !waits && self.stops == 0 && self.held_bytes < super::HELD_BYTES_MAX
+        !self.finished && !waits && !self.stopped && self.held_bytes < super::HELD_BYTES_MAX
     }
 }

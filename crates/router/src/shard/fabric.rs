@@ -179,12 +179,12 @@ impl Fabric {
     /// Holds a link that sends to us back, or lets it continue.
     pub(super) fn link_held(&mut self, conn: u32, link: u32, before: Hold, after: Hold) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
-        self.stopped -= usize::from(state.stops > 0);
-        state.stops = state.stops + u32::from(after == Hold::Connection) - u32::from(before == Hold::Connection);
-        self.stopped += usize::from(state.stops > 0);
+        let change = |kind: Hold| u32::from(after == kind).wrapping_sub(u32::from(before == kind));
+        state.stops = state.stops.wrapping_add(change(Hold::Connection));
+        state.send_only_stops = state.send_only_stops.wrapping_add(change(Hold::SendOnly));
         let hold = after != Hold::No;
         if (before != Hold::No) == hold {
-            return self.mark(conn);
+            return self.update_hold_back_pressure(conn);
         }
         if hold {
             state.holds += 1;
@@ -254,6 +254,10 @@ impl Fabric {
             let continues = state.machine.link_session(link).is_some_and(|session| open.contains(&session));
             state.machine.set_held(link, !continues);
         }
+        let sends_only = || open.is_empty() && !state.links.iter().any(|link| matches!(link, Link::Consumer { .. }));
+        let stopped = state.stops > 0 || state.send_only_stops > 0 && sends_only();
+        self.stopped = self.stopped + usize::from(stopped) - usize::from(state.stopped);
+        state.stopped = stopped;
         self.mark(conn);
     }
 }

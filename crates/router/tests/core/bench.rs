@@ -79,6 +79,7 @@ impl Links for Recorder {
                 let words = match hold {
                     Hold::No => " go",
                     Hold::Session => " hold",
+                    Hold::SendOnly => " pause",
                     Hold::Connection => " stop",
                 };
                 self.say(attachment, words);

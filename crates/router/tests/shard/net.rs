@@ -73,6 +73,7 @@ pub(crate) struct Net {
     pub(crate) output_max_bytes: usize,
     now: Time,
     paused: bool,
+    pub(crate) receive_budget: Arc<ReceiveBudget>,
     /// the store of the shards
     pub(crate) log: Option<Log<SimulatedDisk>>,
 }
@@ -96,6 +97,7 @@ impl Net {
     pub(crate) fn with_budget(shards: u16, plan: &str, budget_bytes: u64) -> Self {
         let plan: Plan = serde_json::from_str(plan).expect("the plan is in order");
         let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).expect("the plan compiles"));
+        let receive_budget = Arc::new(ReceiveBudget::new(budget_bytes));
         let shared = Arc::new(Shared {
             connection: Arc::new(Config::default()),
             dynamic: DynamicNodes::default(),
@@ -106,7 +108,7 @@ impl Net {
             multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             queue_numbers: QueueNumbers::new(1),
             insecure: false,
-            receive_budget: Arc::new(ReceiveBudget::new(budget_bytes)),
+            receive_budget: Arc::clone(&receive_budget),
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
         });
         let shards = (0..shards)
@@ -124,6 +126,7 @@ impl Net {
             output_max_bytes: 0,
             now: Time::ZERO,
             paused: false,
+            receive_budget,
             log: None,
         }
     }

@@ -115,7 +115,8 @@ impl Router {
         let producer = &mut self.producers[from];
         let key = producer.address;
         let address = &self.addresses[key];
-        if address.consumers.is_empty() || producer.is_full(address.declared.link_capacity) {
+        let may_wait = self.received.may_wait(address.account, arrival.payload.len());
+        if address.consumers.is_empty() || producer.is_full(address.declared.link_capacity) || !may_wait {
             if arrival.more {
                 producer.incoming = Incoming::Discarded;
             }

@@ -98,7 +98,9 @@ impl Router {
     ) -> Fanout {
         let producer = &self.producers[from];
         let address = producer.address;
-        let may_wait = !producer.is_full(self.addresses[address].declared.link_capacity);
+        let state = &self.addresses[address];
+        let may_wait = !producer.is_full(state.declared.link_capacity)
+            && self.received.may_wait(state.account, arrival.payload.len());
         let mut missed = std::mem::take(&mut self.scratch.readers);
         missed.clear();
         let mut fanout = Fanout { message: None, awaited_count: 0, missed };
@@ -236,6 +238,7 @@ impl Router {
         let message = self.returned(settlement, at, delivery);
         self.consumers[to].backlog.push_returned(message);
         self.consumers[to].backlog_bytes += delivery.payload.len();
+        self.update_back_pressure(message, links);
     }
 
     /// A consumer of another shard refused the first part of a copy, which is stored in the message
