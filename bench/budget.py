@@ -1,13 +1,16 @@
-"""The receive budget: memory and other tenants' direct messages while the disk is stalled.
+"""The receive budget: memory and other tenants' direct messages while one tenant's messages wait.
 
-    .venv/bin/python bench/budget.py [--producers 300] [--budget 512MiB] [--seconds 10]
+    .venv/bin/python bench/budget.py [--direct] [--producers 300] [--budget 512MiB] [--seconds 10]
 
 The journal is on a file system of its own, which is frozen (`fsfreeze`): no write completes.
 Producers of one space then send to a queue as fast as their sockets accept bytes, regardless of
 credit and session windows, while the load tool sends direct messages in another space. Goals: the
 resident memory grows by at most the budget and 256 MiB; direct messages keep 80 % of their rate.
 
-Needs root, ext4 and loop devices. `cargo build --release -p enmasse-load` builds the load tool.
+With `--direct` nothing is frozen: the producers send to a direct address whose consumer takes one
+message and settles nothing.
+
+Otherwise needs root, ext4 and loop devices. `cargo build --release -p enmasse-load` builds the load tool.
 """
 
 from __future__ import annotations
@@ -86,16 +89,16 @@ def uint(value: int) -> bytes:
     return struct.pack(">BI", 0x70, value)
 
 
-NULL, ZERO, SENDER = b"\x40", b"\x43", b"\x42"
+NULL, ZERO, SENDER, RECEIVER = b"\x40", b"\x43", b"\x42", b"\x41"
 SOURCE = b"\x00\x53\x28\x45"
 
 
 class Producer:
     """A peer that sends without end and ignores every frame it receives."""
 
-    def __init__(self, number: int, host: str, port: int, space: str) -> None:
+    def __init__(self, number: int, host: str, port: int, space: str, address: str) -> None:
         """Connect, and queue the frames before the first transfer: open, begin, attach."""
-        target = b"\x00\x53\x29" + composite(text("queue"))
+        target = b"\x00\x53\x29" + composite(text(address))
         name = text(f"budget-{number}")
         self._waiting = b"AMQP\x00\x01\x00\x00" + b"".join(
             [
@@ -127,15 +130,34 @@ class Producer:
         return frame(0x14, *fields, payload=data)
 
 
+@contextlib.contextmanager
+def stuck_consumer(url: str, space: str, address: str) -> Iterator[None]:
+    """A consumer of `address` that grants a credit of 1 and settles nothing."""
+    place = urlsplit(url)
+    source = b"\x00\x53\x28" + composite(text(address))
+    target = b"\x00\x53\x29\x45"
+    name = text("stuck")
+    with socket.create_connection((place.hostname, place.port), timeout=30) as peer:
+        peer.sendall(
+            b"AMQP\x00\x01\x00\x00"
+            + frame(0x10, name, text(space))
+            + frame(0x11, NULL, ZERO, uint(1 << 20), uint(1 << 20))
+            + frame(0x12, name, ZERO, RECEIVER, NULL, NULL, source, target)
+            + frame(0x13, NULL, uint(1 << 20), ZERO, uint(1 << 20), ZERO, ZERO, uint(1))
+        )
+        peer.recv(1 << 16)
+        yield
+
+
 class Producers(threading.Thread):
     """Several producers on one thread."""
 
-    def __init__(self, url: str, count: int, space: str) -> None:
+    def __init__(self, url: str, count: int, space: str, address: str) -> None:
         """Connect them."""
         super().__init__(daemon=True)
         place = urlsplit(url)
         assert place.hostname is not None and place.port is not None
-        self._all = [Producer(n, place.hostname, place.port, space) for n in range(count)]
+        self._all = [Producer(n, place.hostname, place.port, space, address) for n in range(count)]
         self._stopping = threading.Event()
         self.broken = 0
 
@@ -196,6 +218,7 @@ def rate(server: servers.Server, seconds: float) -> float:
 def main() -> None:
     """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--direct", action="store_true", help="a stuck consumer, not a stuck disk")
     parser.add_argument("--producers", type=int, default=300)
     parser.add_argument("--budget", default="512MiB", help="the setting receive-memory")
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -205,13 +228,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="enmasse-budget-") as name:
         folder = Path(name)
         mount = folder / "tenants" / "journal"
-        with disk(folder / "disk.img", mount), servers.node(folder, "tenants") as node:
+        with contextlib.ExitStack() as stack:
+            if not arguments.direct:
+                stack.enter_context(disk(folder / "disk.img", mount))
+            node = stack.enter_context(servers.node(folder, "tenants"))
             alone = rate(node, arguments.seconds)
             idle = resident(node)
-            with frozen(mount):
+            address = "direct" if arguments.direct else "queue"
+            stuck = stuck_consumer(node.url, "noisy", address) if arguments.direct else frozen(mount)
+            with stuck:
                 most, producers = (
                     PeakMemory(node),
-                    Producers(node.url, arguments.producers, "noisy"),
+                    Producers(node.url, arguments.producers, "noisy", address),
                 )
                 most.start()
                 producers.start()

@@ -116,7 +116,7 @@ def _manifest(path: Path, kind: str) -> None:
 
 
 def _tenants(base: str) -> list[str]:
-    """A queue in the first space, and a second space with one."""
+    """A queue in the first space, and a second space with one and a direct address."""
     address = f"{base}kind: Address\nmetadata: {{name: %s.queue}}\n"
     return [
         f"{base}kind: AddressSpace\nmetadata: {{name: noisy}}\nspec: {{type: standard}}\n",
@@ -124,6 +124,8 @@ def _tenants(base: str) -> list[str]:
             address % space + "spec: {address: queue, type: queue}\n"
             for space in ("default", "noisy")
         ),
+        f"{base}kind: Address\nmetadata: {{name: noisy.direct}}\n"
+        "spec: {address: direct, type: anycast, plan: standard-small-anycast}\n",
     ]
 
 

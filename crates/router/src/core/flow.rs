@@ -172,7 +172,9 @@ impl Router {
         producer.waiting_bytes = bytes;
         let address = &self.addresses[producer.address];
         let stores = address.declared.kind.stores();
-        let crowded = !stores && self.received.is_crowded(address.account, producer.held == Hold::SendOnly);
+        let crowded = bytes > CROWDED_HOLD_BYTES / 2
+            && !stores
+            && self.received.is_crowded(address.account, producer.held == Hold::SendOnly);
         let most = if crowded { CROWDED_HOLD_BYTES } else { HOLD_BYTES };
         let most = if producer.held == Hold::No { most } else { most / 2 };
         let waits = producer.held == Hold::Connection;

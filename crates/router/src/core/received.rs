@@ -98,10 +98,32 @@ struct Space {
     held: u64,
     /// waiting for consumers of direct addresses, here
     waiting: u64,
-    /// the same on the node
+    /// `waiting` as last reported
+    waiting_reported: u64,
+    /// the same on the node, as of the last turn of each shard
     node_waiting: Arc<AtomicU64>,
+    /// in [`Received::waiting_spaces`]
+    listed: bool,
     /// addresses of the space that live here
     addresses: u32,
+}
+
+impl Space {
+    /// Bytes that wait for consumers of direct addresses, on the node.
+    #[inline]
+    fn waiting_on_node(&self) -> u64 {
+        let reported = self.node_waiting.load(Ordering::Relaxed);
+        reported.wrapping_add(self.waiting).wrapping_sub(self.waiting_reported)
+    }
+
+    /// Reports the waiting bytes of this shard.
+    fn report_waiting(&mut self) {
+        let change = self.waiting.wrapping_sub(self.waiting_reported);
+        if change != 0 {
+            self.node_waiting.fetch_add(change, Ordering::Relaxed);
+            self.waiting_reported = self.waiting;
+        }
+    }
 }
 
 /// The error for a part of a message or a posting beyond the share of its space.
@@ -123,6 +145,8 @@ pub(super) struct Received {
     held_bytes: u64,
     /// bytes that wait for consumers at direct addresses
     waiting_bytes: u64,
+    /// spaces whose waiting bytes changed since the last report, or are not 0
+    waiting_spaces: Vec<Account>,
     /// the bytes last reported to the budget
     reported: u64,
     /// what the budget had left at that time
@@ -139,6 +163,7 @@ impl Received {
             journal_bytes: 0,
             held_bytes: 0,
             waiting_bytes: 0,
+            waiting_spaces: Vec::new(),
             reported: 0,
             left,
         }
@@ -148,8 +173,16 @@ impl Received {
     pub(super) fn open(&mut self, space: u32) -> Account {
         let Self { accounts, spaces, budget, .. } = self;
         let account = *accounts.entry(space).or_insert_with(|| {
-            let node_waiting = budget.open(space);
-            Account(spaces.insert(Space { space, bytes: 0, held: 0, waiting: 0, node_waiting, addresses: 0 }) as u32)
+            Account(spaces.insert(Space {
+                space,
+                bytes: 0,
+                held: 0,
+                waiting: 0,
+                waiting_reported: 0,
+                node_waiting: budget.open(space),
+                listed: false,
+                addresses: 0,
+            }) as u32)
         });
         self.spaces[account.0 as usize].addresses += 1;
         account
@@ -165,7 +198,7 @@ impl Received {
 
     fn forget_unused(&mut self, account: Account) {
         let space = &self.spaces[account.0 as usize];
-        if space.addresses == 0 && space.bytes == 0 && space.held == 0 && space.waiting == 0 {
+        if space.addresses == 0 && space.bytes == 0 && space.held == 0 && !space.listed {
             let space = self.spaces.remove(account.0 as usize);
             self.accounts.remove(&space.space);
             self.budget.close(space.space, space.node_waiting);
@@ -250,15 +283,14 @@ impl Received {
     /// Whether a message of this many bytes may wait at a direct address of a space.
     pub(super) fn may_wait(&self, account: Account, bytes: usize) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return true };
-        let waiting = space.node_waiting.load(Ordering::Relaxed);
-        waiting.saturating_add(size_of_messages(1, bytes)) <= self.share()
+        space.waiting_on_node().saturating_add(size_of_messages(1, bytes)) <= self.share()
     }
 
     /// Whether so much waits at the direct addresses of a space that its producers must be held
     /// back early: half of its share. A producer that `waits` for this continues at a quarter.
     pub(super) fn is_crowded(&self, account: Account, waits: bool) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return false };
-        space.node_waiting.load(Ordering::Relaxed) > self.share() / if waits { 4 } else { 2 }
+        space.waiting_on_node() > self.share() / if waits { 4 } else { 2 }
     }
 
     /// Sets the number of bytes of a message that wait at a direct address. 0 ends its count.
@@ -274,15 +306,15 @@ impl Received {
         self.waiting_bytes = self.waiting_bytes.wrapping_add(change);
         if let Some(space) = self.spaces.get_mut(message.account.0 as usize) {
             space.waiting = space.waiting.wrapping_add(change);
-            space.node_waiting.fetch_add(change, Ordering::Relaxed);
-            if space.addresses == 0 {
-                self.forget_unused(message.account);
+            if !std::mem::replace(&mut space.listed, true) {
+                self.waiting_spaces.push(message.account);
             }
         }
     }
 
     /// Reports the bytes to the budget at the end of a turn, and reads what it has left.
     pub(super) fn report(&mut self) {
+        self.report_waiting();
         let held = self.bytes();
         let change = held.wrapping_sub(self.reported);
         let before = match change {
@@ -292,13 +324,30 @@ impl Received {
         self.reported = held;
         self.left = self.budget.bytes.saturating_sub(before.wrapping_add(change));
     }
+
+    /// Reports the waiting bytes of each space once a turn: an atomic addition a message would cost
+    /// a direct message 5 %.
+    fn report_waiting(&mut self) {
+        let mut place = 0;
+        while let Some(account) = self.waiting_spaces.get(place).copied() {
+            let space = &mut self.spaces[account.0 as usize];
+            space.report_waiting();
+            if space.waiting > 0 {
+                place += 1;
+                continue;
+            }
+            space.listed = false;
+            self.waiting_spaces.swap_remove(place);
+            self.forget_unused(account);
+        }
+    }
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.reported, Ordering::Relaxed);
         for space in self.spaces.drain() {
-            space.node_waiting.fetch_sub(space.waiting, Ordering::Relaxed);
+            space.node_waiting.fetch_sub(space.waiting_reported, Ordering::Relaxed);
             self.budget.close(space.space, space.node_waiting);
         }
     }
@@ -434,6 +483,7 @@ mod tests {
         shard.close(account);
         assert_eq!(shard.spaces.len(), 1);
         shard.set_waiting(&mut message, Account::NONE, 0);
+        shard.report();
         assert_eq!((shard.spaces.len(), shard.waiting_bytes), (0, 0));
         assert!(budget.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }

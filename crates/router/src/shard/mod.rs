@@ -404,6 +404,7 @@ impl Shard {
         self.release_all(id, Ending::Lost);
         self.charge_last_traffic(id);
         let conn = self.fabric.conns.remove(id.key());
+        self.fabric.stopped -= usize::from(conn.stopped);
         if !conn.finished {
             let fact = Fact::Closed { condition: None, description: Some("the connection broke off".into()) };
             self.requests.push_back(Request::Fact { conn: id, fact });
