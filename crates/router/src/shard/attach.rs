@@ -7,7 +7,7 @@ use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
 use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
-use super::errors::{not_found, not_open};
+use super::errors::{not_found, not_open, short_subscription_name};
 use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::subscribing::{filter, names};
@@ -171,9 +171,20 @@ impl Shard {
             self.find(conn, name).into_iter().collect()
         };
         match &found[..] {
-            [] => Err(not_found(name)),
+            [] => Err(self.not_resolved(conn, role, name)),
             [entry] if role == Role::Sender => may_be_sent_to(entry).map(|()| found),
             _ => Ok(found),
+        }
+    }
+
+    /// The refusal of a link to a name without an address. For a receiver on a subscription it
+    /// contains the full name, if the peer may receive from that.
+    fn not_resolved(&self, conn: &Conn, role: Role, name: &str) -> Error {
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let subscription = space.filter(|_| role == Role::Receiver).and_then(|space| space.subscription(name));
+        match subscription.filter(|entry| conn.check_right(Operation::Recv, &entry.name).is_ok()) {
+            Some(entry) => short_subscription_name(name, &entry.name),
+            None => not_found(name),
         }
     }
 

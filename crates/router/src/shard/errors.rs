@@ -13,6 +13,12 @@ pub(super) fn not_found(name: &str) -> Error {
     Error::new(condition::NOT_FOUND, format!("no address \"{shown}\" in this address space: declare it first"))
 }
 
+/// The error of a receiver whose source is a subscription without its topic.
+pub(super) fn short_subscription_name(name: &str, full_name: &str) -> Error {
+    let what = format!("no address \"{name}\" in this address space: receive from the subscription \"{full_name}\"");
+    Error::new(condition::NOT_FOUND, what)
+}
+
 /// The error of links at a deleted address.
 pub(super) fn deleted() -> Error {
     Error::new(condition::RESOURCE_DELETED, "the address was deleted")

@@ -141,6 +141,12 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     }
     let covering = addresses.values().filter(|entry| entry.covers_below() && *entry.name != *"#");
     let covering: BTreeMap<_, _> = covering.map(|entry| (Arc::clone(&entry.name), Arc::clone(entry))).collect();
+    let subscriptions = addresses.values().filter_map(|entry| {
+        let topic = entry.storage.as_ref()?.topic.as_ref()?;
+        let own = entry.name.strip_prefix(&**topic)?.strip_prefix("::")?;
+        Some((own.into(), Arc::clone(entry)))
+    });
+    let subscriptions = subscriptions.collect();
     let levels_max = covering.keys().map(|name| name.split('/').count()).max().unwrap_or(0);
     let users = compile_users(&space.users, path)?;
     let pace = compile_pace(&space.limits, &format!("{path}.limits"), known)?;
@@ -157,6 +163,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         pace,
         addresses,
         covering,
+        subscriptions,
         levels_max,
         auto_create,
         internal: space.internal,

@@ -36,6 +36,8 @@ pub struct Space {
     pub(super) addresses: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// the addresses that cover names below them, except `#`
     pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
+    /// the subscriptions, by their name without that of the topic
+    pub(super) subscriptions: HashMap<Box<str>, Arc<AddressEntry>>,
     /// most levels of an address in `covering`: longer prefixes need not be looked up
     pub(super) levels_max: usize,
     /// the patterns of `autoCreate`, as text and compiled
@@ -266,6 +268,12 @@ impl Space {
             Resolved::Address(entry) => Some(entry),
             Resolved::Creatable | Resolved::Nothing => None,
         }
+    }
+
+    /// The declared subscription whose name after `topic::` is this one.
+    #[must_use]
+    pub fn subscription(&self, name: &str) -> Option<&Arc<AddressEntry>> {
+        self.subscriptions.get(name)
     }
 
     /// The patterns of `autoCreate` that match a name.

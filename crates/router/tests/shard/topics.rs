@@ -3,7 +3,7 @@
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{
-    Attach, Open, Outcome, Role, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, Value, condition,
+    Attach, Open, Outcome, Role, Source, Symbol, Target, TerminusDurability, TerminusExpiryPolicy, Value, condition,
 };
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::OpenTopic;
@@ -233,15 +233,20 @@ fn another_topic_or_selector_under_the_same_name_recreates_the_subscription() {
     }
 }
 
-/// The open space closed: `ann` may use both topics, `bob` the second.
-fn with_users(shards: u16) -> Net {
-    let user = |name: &str, pattern: &str| {
+/// The open space closed, with users and the names that they may use.
+fn closed_space(users: &[(&str, &str)]) -> String {
+    let user = |(name, pattern): &(&str, &str)| {
         format!(r#"{{"name": "{name}", "rights": [{{"pattern": "{pattern}", "operations": ["send", "recv"]}}]}}"#)
     };
-    let users = format!("\"users\": [{}, {}]", user("ann", "#"), user("bob", "else"));
+    let users = users.iter().map(user).collect::<Vec<_>>().join(", ");
     let standard =
         OPEN_SPACE.replace("\"type\": \"none\", \"anonymous\": true", "\"type\": \"standard\", \"anonymous\": false");
-    with_topics_in(shards, &standard.replace("\"users\": []", &users))
+    standard.replace("\"users\": []", &format!("\"users\": [{users}]"))
+}
+
+/// `ann` may use both topics, `bob` the second.
+fn with_users(shards: u16) -> Net {
+    with_topics_in(shards, &closed_space(&[("ann", "#"), ("bob", "else")]))
 }
 
 fn user(net: &mut Net, shard: usize, name: &str) -> usize {
@@ -277,6 +282,29 @@ fn subscription_of_another_user_requires_the_right_to_its_topic() {
 }
 
 #[test]
+fn receiver_on_a_subscription_without_its_topic_is_told_the_full_name() {
+    let declared = r#""addresses": [{"uid": "b", "name": "news::bills", "type": "subscription",
+        "durability": "memory", "subscription": {"topic": "news", "maxConsumers": 1}},"#;
+    let closed = closed_space(&[("ann", "#"), ("bob", "bills")]);
+    let mut net = with_topics_in(1, &closed.replacen("\"addresses\": [", declared, 1));
+    let mut told = |name: &str, attach: Attach| {
+        let client = user(&mut net, 0, name);
+        net.attach(client, attach);
+        let error = net.detached(client).expect("a detach with an error");
+        assert_eq!(error.condition, condition::NOT_FOUND);
+        error.description.unwrap_or_default()
+    };
+    let wanted = || subscriber("sub", "bills", &[]);
+    let text = told("ann", wanted());
+    assert!(text.ends_with("receive from the subscription \"news::bills\""), "{text}");
+    let text = told("bob", wanted());
+    assert!(text.ends_with("declare it first"), "without the right to it: {text}");
+    let target = Some(Box::new(Target::node(Some("bills".to_owned()))));
+    let text = told("ann", Attach { target, ..blank(Role::Sender, "out".to_owned()) });
+    assert!(text.ends_with("declare it first"), "clients cannot send to it: {text}");
+}
+
+#[test]
 fn wildcard_subscribers_get_messages_to_names_below_a_topic() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_topics(shards);
@@ -300,7 +328,7 @@ fn durable_wildcard_subscription_and_numbered_topic_producer_are_refused() {
     let several = durable(subscriber("sub", "#", &[]));
     assert_eq!(refused(&mut net, client, several).as_str(), condition::NOT_IMPLEMENTED.as_str());
     let mut attach = blank(Role::Sender, "p".to_owned());
-    attach.target = Some(Box::new(enmasse_amqp::types::Target::node(Some("news".to_owned()))));
+    attach.target = Some(Box::new(Target::node(Some("news".to_owned()))));
     attach.properties = vec![(Symbol::from("enmasse:producer"), Value::String("p".to_owned()))];
     net.clients[client].received.clear();
     net.attach(client, attach);
