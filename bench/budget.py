@@ -10,7 +10,8 @@ resident memory grows by at most the budget and 256 MiB; direct messages keep 80
 With `--direct` nothing is frozen: the producers send to a direct address whose consumer takes one
 message and settles nothing.
 
-Otherwise needs root, ext4 and loop devices. `cargo build --release -p enmasse-load` builds the load tool.
+The stalled disk needs root, ext4 and loop devices. `cargo build --release -p enmasse-load` builds
+the load tool.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import servers
+from frames import NULL, RECEIVER, SENDER, SOURCE, ZERO, composite, frame, text, uint
 
 from enmasse.base.settings import receive_bytes
 from run import load
@@ -65,32 +67,6 @@ def frozen(mount: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["fsfreeze", "-u", mount], check=True)
-
-
-def frame(performative: int, *fields: bytes, payload: bytes = b"") -> bytes:
-    """A frame of AMQP 1.0 on channel 0 (part 2, 2.3)."""
-    body = b"\x00\x53" + bytes([performative]) + composite(*fields) + payload
-    return struct.pack(">IBBH", 8 + len(body), 2, 0, 0) + body
-
-
-def composite(*fields: bytes) -> bytes:
-    """A list8 (part 1, 1.6.22)."""
-    items = b"".join(fields)
-    return bytes([0xC0, len(items) + 1, len(fields)]) + items
-
-
-def text(value: str) -> bytes:
-    """A str8-utf8."""
-    return bytes([0xA1, len(value)]) + value.encode()
-
-
-def uint(value: int) -> bytes:
-    """A uint."""
-    return struct.pack(">BI", 0x70, value)
-
-
-NULL, ZERO, SENDER, RECEIVER = b"\x40", b"\x43", b"\x42", b"\x41"
-SOURCE = b"\x00\x53\x28\x45"
 
 
 class Producer:
@@ -235,7 +211,9 @@ def main() -> None:
             alone = rate(node, arguments.seconds)
             idle = resident(node)
             address = "direct" if arguments.direct else "queue"
-            stuck = stuck_consumer(node.url, "noisy", address) if arguments.direct else frozen(mount)
+            stuck = (
+                stuck_consumer(node.url, "noisy", address) if arguments.direct else frozen(mount)
+            )
             with stuck:
                 most, producers = (
                     PeakMemory(node),
