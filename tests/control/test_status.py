@@ -85,6 +85,15 @@ def test_ready_resource_with_a_refused_plan_is_failed() -> None:
     assert decide(ready, seen(refused=True), CHAINS["Address"]).phase == "Failed"
 
 
+def test_user_status_has_its_messages_as_one_text_too() -> None:
+    resource = made(user())
+    refused = resource.with_status(decide(resource, seen(refused=True), CHAINS["MessagingUser"]))
+    status = refused.document()["status"]
+    assert status["message"] == "; ".join(status["messages"]) != ""
+    served = refused.with_status(decide(refused, seen(), CHAINS["MessagingUser"]))
+    assert "message" not in served.document()["status"]
+
+
 def test_every_declared_kind_has_a_status_chain() -> None:
     declared = {name for name, model in KINDS.items() if issubclass(model, Declared)}
     assert set(CHAINS) == declared

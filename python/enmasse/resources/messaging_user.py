@@ -16,9 +16,9 @@ from enmasse.base.errors import Fault
 from enmasse.resources.model import (
     AGE,
     Column,
-    Declared,
     Metadata,
     Model,
+    Reported,
     dotted_name,
     name_in_space,
 )
@@ -232,7 +232,7 @@ def _without_password(annotations: dict[str, str]) -> dict[str, str]:
     return kept | {LAST_APPLIED: json.dumps(document, separators=(",", ":")) + "\n"}
 
 
-class MessagingUser(Declared):
+class MessagingUser(Reported):
     """A declared user of one address space."""
 
     columns: ClassVar[tuple[Column, ...]] = (

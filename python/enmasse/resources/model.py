@@ -423,22 +423,27 @@ class Declared(Resource):
 
 
 class ReportedStatus(Status):
-    """Status of a service administrator's resource."""
+    """Status of a kind whose original has one message."""
 
     message: str | None = None
     """The pending reason: `messages` as one text, where clients of the original read it."""
 
 
-class Administered(Declared):
-    """A resource of a service administrator."""
+class Reported(Declared):
+    """A resource whose status has its messages as one text too."""
 
-    metadata: AdminMetadata
     status: ReportedStatus = ReportedStatus()
 
     def with_status(self, status: Status) -> Self:
         """Return the resource with another status, with its messages as one text too."""
         message = "; ".join(status.messages) or None
         return super().with_status(status.model_copy(update={"message": message}))
+
+
+class Administered(Reported):
+    """A resource of a service administrator."""
+
+    metadata: AdminMetadata
 
 
 def cannot_change(field: str, value: object) -> Fault:
