@@ -145,6 +145,27 @@ fn selector_sees_the_delivery_count_of_a_modified_message() {
 }
 
 #[test]
+fn sql_filter_selects_dead_letters_by_their_cause() {
+    let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
+    house.send("bad");
+    house.pump();
+    house.consumer(QUEUE, 1);
+    let got = house.got();
+    house.answer(&got[0], &Outcome::Rejected(None));
+    let filter = |cause: &str| {
+        let text = format!("m.[x-opt-dead-letter-cause] = '{cause}' AND m.[x-opt-dead-letter-origin] = 'orders'");
+        let selector = Selector::compile(&text, Dialect::AmqpSql).expect("a filter");
+        Consuming { selector: selector.map(Arc::new), ..Consuming::default() }
+    };
+    house.consumer_that(DEAD, 1, filter("expired"));
+    house.pump();
+    assert!(house.got().is_empty());
+    house.consumer_that(DEAD, 1, filter("rejected"));
+    house.pump();
+    assert_eq!(house.texts(), ["bad"]);
+}
+
+#[test]
 fn drain_completes_once_every_message_on_disk_was_examined() {
     let mut house = stored(Settings::default(), 500, 500).restarted();
     let attachment = house.consumer_that(QUEUE, 0, selecting("n = 499"));
