@@ -30,7 +30,7 @@ ARGS ?=
 AGAINST ?=
 SPARK ?= 4.3.0
 
-.PHONY: help setup build wheel run test test-rust test-python test-spark check check-all prove bench bench-baseline bench-instructions bench-journal docs
+.PHONY: help setup build wheel run test test-rust test-python test-spark check check-all broken-rules prove bench bench-baseline bench-instructions bench-journal docs
 .PHONY: missing-native setup-dev setup-interop format fmt lint types layers tidy reference lock clean
 
 help: ## list the targets
@@ -109,8 +109,12 @@ tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
 check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
 	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_CRASH_RUNS=5000 $(CARGO) test --release --locked $(CRATES)
 	ENMASSE_SIM_RUNS=5000 $(SIMULATE)
+	$(MAKE) broken-rules
 	ENMASSE_PIPELINE_KILLS=100 $(BIN)/pytest --hypothesis-profile=exploring $(T) $(ARGS)
 	$(MAKE) test-spark
+
+broken-rules: ## the simulator finds each rule broken on purpose; ARGS="--seeds 100 clean-ends-are-attempts" narrows
+	@python3 scripts/broken_rules.py $(ARGS)
 
 prove: setup-dev ## kill -9 again and again under load, drawn into build/prove/report.html; ARGS="--seconds 60 --seed 1"
 	PYTHONPATH=tests $(BIN)/python -m prove $(ARGS)

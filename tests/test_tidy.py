@@ -226,6 +226,15 @@ def test_every_crate_inherits_the_workspace_lints() -> None:
         assert "[lints]\nworkspace = true" in manifest.read_text(), name_of(manifest)
 
 
+@pytest.mark.parametrize(
+    "patch", sorted((ROOT / "crates/sim/broken").glob("*.patch")), ids=lambda patch: patch.stem
+)
+def test_patches_of_broken_rules_apply(patch: Path) -> None:
+    check = ["git", "apply", "--check", str(patch)]
+    refused = subprocess.run(check, cwd=ROOT, capture_output=True, text=True).stderr
+    assert not refused, f"record {name_of(patch)} again: {refused}"
+
+
 @pytest.mark.parametrize("crate", PURE_CRATES)
 def test_pure_crates_ban_clocks_sockets_and_files(crate: str) -> None:
     banned = (ROOT / "crates" / crate / "clippy.toml").read_text()

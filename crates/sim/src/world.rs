@@ -54,11 +54,23 @@ struct World {
     power: Option<(u32, u64)>,
 }
 
+/// Names the run that a failed assertion ends.
+struct OnPanic(Profile, u64);
+
+impl Drop for OnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {} of the profile {:?} failed", self.1, self.0);
+        }
+    }
+}
+
 /// Runs one seed.
 ///
 /// # Errors
 /// The first violation of the contract, after the history that led to it.
 pub fn run(profile: Profile, seed: u64) -> Result<Report, String> {
+    let _on_panic = OnPanic(profile, seed);
     let mut world = World::new(profile, seed)?;
     for _ in 0..world.scenario.phases {
         for _ in 0..world.scenario.steps {
