@@ -16,6 +16,8 @@ use enmasse_journal::log::{Freed, Recovered, RecoveredQueue, WriteBatch};
 #[derive(Debug)]
 pub struct RecoveredQueues {
     known: BTreeMap<[u8; 16], RecoveredQueue>,
+    /// those whose uid was declared again, and whose drop the journal does not have
+    replaced: Vec<RecoveredQueue>,
     numbers: QueueNumbers,
     /// partitions of each stream
     streams: HashMap<AddressKey, u32>,
@@ -58,8 +60,13 @@ impl RecoveredQueues {
     /// From the recovered state of a log.
     pub fn new(recovered: Recovered) -> Self {
         let numbers = QueueNumbers::new(recovered.next_queue.max(1));
-        let known = recovered.queues.into_iter().filter_map(|queue| Some((queue.declared.as_ref()?.0, queue)));
-        Self { known: known.collect(), numbers, streams: HashMap::new() }
+        let (mut known, mut replaced) = (BTreeMap::new(), Vec::new());
+        // In the order of their numbers: the one declared last is the address.
+        for queue in recovered.queues {
+            let Some((uid, _)) = queue.declared else { continue };
+            replaced.extend(known.insert(uid, queue));
+        }
+        Self { known, replaced, numbers, streams: HashMap::new() }
     }
 
     /// The source of queue numbers.
@@ -118,7 +125,8 @@ impl RecoveredQueues {
                 address_changes.push(StoredAddressChange::Move(entry.key, topic_of(entry, storage, next)));
             }
         }
-        for (_, gone) in self.known.iter().filter(|(uid, _)| !declared_uids.contains(*uid)) {
+        let gone = self.known.iter().filter(|(uid, _)| !declared_uids.contains(*uid)).map(|(_, gone)| gone);
+        for gone in gone.chain(&self.replaced) {
             let mut freed = Freed::default();
             gone.messages().for_each(|message| freed.add(message.place));
             changes.batch.drop_queue(gone.queue, &freed);
@@ -130,6 +138,7 @@ impl RecoveredQueues {
     /// deleted.
     pub fn settle(&mut self, streams: Vec<(AddressKey, u32)>) {
         self.known.clear();
+        self.replaced.clear();
         self.streams.extend(streams);
     }
 
@@ -309,16 +318,23 @@ mod tests {
     /// their queue numbers. The log declares subscription `sub` of these topics, by topic and uid,
     /// under rising numbers.
     fn opened_after(declared: &[(&str, u8)]) -> (Vec<u32>, Vec<u32>) {
+        restarted(PLAN, |batch| {
+            for (queue, (topic, uid)) in (1..).zip(declared) {
+                batch.declare(queue, &[*uid; 16], topic);
+                batch.state(queue, SUBSCRIPTION, &description_of(topic, "client", "sub"));
+            }
+        })
+    }
+
+    /// The same after a restart with this Plan and the records that `write` puts into the log.
+    fn restarted(plan: &str, write: impl FnOnce(&mut WriteBatch)) -> (Vec<u32>, Vec<u32>) {
         let disk = Arc::new(SimulatedDisk::new(512, 1));
         let (mut log, _) = Log::open(Arc::clone(&disk), Config::default()).unwrap();
         let mut batch = WriteBatch::new();
-        for (queue, (topic, uid)) in (1..).zip(declared) {
-            batch.declare(queue, &[*uid; 16], topic);
-            batch.state(queue, SUBSCRIPTION, &description_of(topic, "client", "sub"));
-        }
+        write(&mut batch);
         log.append(&mut batch).and_then(|()| log.sync()).unwrap();
         let empty = Table::empty([1; 32]);
-        let plan: Plan = serde_json::from_str(PLAN).unwrap();
+        let plan: Plan = serde_json::from_str(plan).unwrap();
         let table = Table::compile(&plan, &empty).unwrap();
         let (mut log, recovered) = Log::open(Arc::new(disk.as_seen()), Config::default()).unwrap();
         let mut changes = RecoveredQueues::new(recovered).follow(&empty.diff(&table), &table, 1);
@@ -333,6 +349,18 @@ mod tests {
         let (_, left) = Log::open(Arc::new(disk), Config::default()).unwrap();
         let left = left.queues.iter().filter(|queue| queue.declared.is_some()).map(|queue| queue.queue);
         (opened, left.collect())
+    }
+
+    /// An address that a Plan deletes and a later one adds again is declared before the record that
+    /// drops its former queue is written, because records that free space wait for earlier ones.
+    #[test]
+    fn former_queue_of_an_address_that_was_added_again_is_dropped() {
+        let plan = PLAN.replace(r#""name": "news", "type": "topic""#, r#""name": "news", "type": "queue""#);
+        let uid = uid_bytes("news");
+        let (opened, left) = restarted(&plan, |batch| {
+            (1..=3).for_each(|queue| batch.declare(queue, &uid, "news"));
+        });
+        assert_eq!((opened, left), (Vec::new(), vec![3]));
     }
 
     /// The uid decides the order in which subscriptions are recovered, so both orders are tried.
