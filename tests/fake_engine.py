@@ -32,7 +32,7 @@ class FakeEngine:
         self.unserved: set[str] = set()
         self.failed: dict[str, Failure] = {}
         self.proved = 0
-        self.figures: list[AddressStatistics] = []
+        self.statistics: list[AddressStatistics] = []
         self.carried: list[SpaceStatistics] = []
         self.open: list[Connection] = []
         self.troubled: str | None = None
@@ -78,12 +78,12 @@ class FakeEngine:
         ]
 
     async def observe(self) -> Observed:
-        return Observed(len(self.open), self.figures)
+        return Observed(len(self.open), self.statistics)
 
     async def usage(self) -> Sequence[SpaceStatistics]:
         return self.carried
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         return self.troubled
 
     async def connections(self) -> Sequence[Connection]:

@@ -34,7 +34,7 @@ async def platform(tmp_path: Path) -> Platform:
     clock = doubles.TestClock()
     store, engine = MemoryStore(clock), FakeEngine()
     await store.put([doubles.space(), doubles.queue(), parse(one_document(SECRET))])
-    engine.figures = [AddressStatistics("uid-1", "default", "orders", stored=3)]
+    engine.statistics = [AddressStatistics("uid-1", "default", "orders", stored=3)]
     data = DataDir(tmp_path / "data")
     with data:
         data.token.write_text("secret")

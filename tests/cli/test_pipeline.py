@@ -14,7 +14,7 @@ from enmasse.base.errors import Conflict
 from enmasse.cli import app
 from enmasse.cli.commands import pipeline as command
 from enmasse.cli.options.shared import Output
-from enmasse.pipeline.failures import Trouble
+from enmasse.pipeline.failures import Failure
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import read
 from enmasse.pipeline.tables import delta
@@ -78,17 +78,17 @@ def test_init_refuses_a_url_without_a_server(folder: Path) -> None:
     assert not (folder / "pipeline.yaml").exists()
 
 
-def test_status_shows_written_rows_and_troubles(folder: Path) -> None:
+def test_status_shows_written_rows_and_failures(folder: Path) -> None:
     enmasse("init")
     pipeline, paths = read(folder / "pipeline.yaml")
     paths.state.mkdir()
-    trouble = Trouble(Conflict("E4000", "it was made anew"), datetime(2026, 1, 31, tzinfo=UTC), 2)
+    failure = Failure(Conflict("E4000", "it was made anew"), datetime(2026, 1, 31, tzinfo=UTC), 2)
     with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db:
         db.claim("readings", "q")
         rows = measured({})
         put_in(db, Batch("readings", "q", 0, rows, [], us(0), {"bronze": 1200, "sinks/hot": 7}))
-        db.record_troubles("source", {"readings": trouble})
-        db.record_troubles("address", {"alerts": trouble})
+        db.record_failures("source", {"readings": failure})
+        db.record_failures("address", {"alerts": failure})
     code, out, _ = enmasse("status")
     assert code == 1 and "devices 1, online 0, unknown 1;" in out
     assert "readings: rows out: bronze 1,200, live 4, sinks/hot 7" in out
@@ -109,12 +109,12 @@ def test_status_shows_the_lag_of_gold_and_exits_1_while_it_fails(folder: Path) -
     paths.state.mkdir()
     silver = Table(paths.table("silver"), ("date",))
     delta.append_arrow(measured({}), silver, "p/readings/q", 0)
-    trouble = Trouble(Conflict("E4000", "it lacks sketch"), datetime(2026, 1, 31, tzinfo=UTC), 2)
+    failure = Failure(Conflict("E4000", "it lacks sketch"), datetime(2026, 1, 31, tzinfo=UTC), 2)
     with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db:
         code, out, _ = enmasse("status")
         # The table has two commits: its creation and the batch.
         assert code == 0 and "gold: 2 versions of silver behind, " in out
-        db.record_troubles("gold", {"gold": trouble})
+        db.record_failures("gold", {"gold": failure})
         code, out, _ = enmasse("status")
         said = "since 2026-01-31T00:00:00+00:00, tried again 2 times: it lacks sketch"
         assert code == 1 and f"gold: fails {said}" in out
@@ -122,7 +122,7 @@ def test_status_shows_the_lag_of_gold_and_exits_1_while_it_fails(folder: Path) -
         found = json.loads(out)["gold"]
         assert code == 1 and found["trouble"]["error"] == "it lacks sketch"
         assert found["versionsBehind"] == 2 and found["lagSeconds"] >= 0
-        db.record_troubles("gold", {})
+        db.record_failures("gold", {})
         assert enmasse("status")[0] == 0
 
 

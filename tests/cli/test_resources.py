@@ -126,10 +126,12 @@ def test_describe_shows_conditions_and_events(shop: Obeying) -> None:
 
 def test_describe_shows_depth_consumers_and_rates(shop: Obeying) -> None:
     uid = shop.address("orders").metadata.uid or ""
-    shop.engine.figures = [AddressStatistics(uid, "s", "orders", 1, 2, stored=5, stored_bytes=60)]
+    shop.engine.statistics = [
+        AddressStatistics(uid, "s", "orders", 1, 2, stored=5, stored_bytes=60)
+    ]
     text = said(shop, "describe", "address", "orders")
-    figures = text.partition("Figures:\n")[2].partition("Conditions:")[0]
-    shown = dict(line.strip().split(": ", 1) for line in figures.splitlines())
+    statistics = text.partition("Figures:\n")[2].partition("Conditions:")[0]
+    shown = dict(line.strip().split(": ", 1) for line in statistics.splitlines())
     assert shown["Stored Messages"].strip() == "5 (60 bytes)"
     assert shown["Consumers"].strip() == "2"
     assert shown["Delivered Per Second"].strip() == "0.0"
@@ -414,7 +416,7 @@ def test_user_create_accepts_a_password_secret(shop: Obeying) -> None:
 
 def test_top_sorts_addresses_by_depth(shop: Obeying) -> None:
     uids = {name: shop.address(name).metadata.uid or "" for name in ("orders", "dead")}
-    shop.engine.figures = [
+    shop.engine.statistics = [
         AddressStatistics(
             uids["orders"], "default", "orders", stored=5, stored_bytes=50, senders=1
         ),

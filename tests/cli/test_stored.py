@@ -138,7 +138,7 @@ def test_peek_prints_messages_as_lines_or_json(shop: Obeying) -> None:
     assert [part.limit for _, _, part in shop.engine.managed] == [100, 97, 100, 97]
 
 
-def figures(shop: Obeying, stored: int) -> list[AddressStatistics]:
+def statistics(shop: Obeying, stored: int) -> list[AddressStatistics]:
     uid = shop.address("orders").metadata.uid or ""
     return [AddressStatistics(uid, "default.default", "orders", stored=stored, stored_bytes=9)]
 
@@ -148,13 +148,13 @@ def declared(shop: Obeying) -> set[str]:
 
 
 def test_empty_address_is_deleted_without_force(shop: Obeying) -> None:
-    shop.engine.figures = figures(shop, 0)
+    shop.engine.statistics = statistics(shop, 0)
     assert shop.enmasse("delete", "address", "orders", "dead").exit_code == 0
     assert declared(shop) == set()
 
 
 def test_delete_of_an_address_with_messages_requires_force(shop: Obeying) -> None:
-    shop.engine.figures = figures(shop, 1234)
+    shop.engine.statistics = statistics(shop, 1234)
     refused = shop.enmasse("delete", "address", "dead", "orders")
     assert refused.exit_code == 5
     assert refused.stderr == (
@@ -166,7 +166,7 @@ def test_delete_of_an_address_with_messages_requires_force(shop: Obeying) -> Non
 
 
 def test_delete_of_a_space_with_messages_requires_force(shop: Obeying) -> None:
-    shop.engine.figures = figures(shop, 2)
+    shop.engine.statistics = statistics(shop, 2)
     refused = shop.enmasse("delete", "addressspace", "default")
     assert refused.exit_code == 5
     assert refused.stderr == "enmasse: orders holds 2 messages; add --force to delete them too\n"
@@ -190,7 +190,7 @@ def test_delete_with_messages_asks_for_confirmation_on_a_terminal(
     shop: Obeying, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
 ) -> None:
     monkeypatch.setattr(printing, "is_interactive", lambda: True)
-    shop.engine.figures = figures(shop, 5)
+    shop.engine.statistics = statistics(shop, 5)
     asked: Any = shop.enmasse("delete", "address", "orders", stdin=answer)
     assert "orders holds 5 messages. Delete them too? [y/N]" in asked.output
     assert asked.exit_code == left

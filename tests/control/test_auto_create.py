@@ -23,13 +23,13 @@ class SealingEngine:
     """An engine that records which addresses it seals."""
 
     def __init__(self) -> None:
-        self.figures: dict[str, AddressStatistics] = {}
+        self.statistics: dict[str, AddressStatistics] = {}
         self.sealed: dict[str, bool] = {}
         self.refuses = False
         self.on_seal: list[Any] = []
 
     async def observe(self) -> Observed:
-        return Observed(0, list(self.figures.values()))
+        return Observed(0, list(self.statistics.values()))
 
     async def seal_unused(self, uid: str, *, seal: bool) -> bool:
         self.sealed[uid] = seal and not self.refuses
@@ -165,8 +165,8 @@ async def made(world: World) -> Address:
     return world.addresses()[0]
 
 
-def figures(one: Address, **figures: Any) -> AddressStatistics:
-    return AddressStatistics(one.metadata.uid or "", "default.default", "jobs/1", **figures)
+def statistics(one: Address, **statistics: Any) -> AddressStatistics:
+    return AddressStatistics(one.metadata.uid or "", "default.default", "jobs/1", **statistics)
 
 
 async def test_unused_address_is_sealed_and_deleted_after_its_expiry(world: World) -> None:
@@ -183,9 +183,9 @@ async def test_unused_address_is_sealed_and_deleted_after_its_expiry(world: Worl
 async def test_address_with_links_or_messages_does_not_expire(world: World, used: str) -> None:
     one = await made(world)
     uid = one.metadata.uid or ""
-    world.engine.figures[uid] = figures(one, **{used: 1})
+    world.engine.statistics[uid] = statistics(one, **{used: 1})
     await world.pass_(600)
-    world.engine.figures[uid] = figures(one)
+    world.engine.statistics[uid] = statistics(one)
     await world.pass_(59)
     assert world.engine.sealed == {}, "the expiry starts when the use ends"
     await world.pass_(60)
@@ -195,7 +195,7 @@ async def test_address_with_links_or_messages_does_not_expire(world: World, used
 async def test_use_between_two_checks_restarts_the_expiry(world: World) -> None:
     one = await made(world)
     uid = one.metadata.uid or ""
-    world.engine.figures[uid] = figures(one, enqueued=1, delivered=1)
+    world.engine.statistics[uid] = statistics(one, enqueued=1, delivered=1)
     await world.pass_(59)
     await world.pass_(59)
     assert world.addresses()

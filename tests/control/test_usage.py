@@ -47,7 +47,7 @@ def test_a_period_is_a_day_or_a_month(
     assert period_of(now, allowance) == (name, datetime(*end, tzinfo=UTC))
 
 
-def figures(messages: int, connections: int = 1) -> SpaceStatistics:
+def statistics(messages: int, connections: int = 1) -> SpaceStatistics:
     """Statistics of a space that got this many messages of ten bytes, each received twice."""
     return SpaceStatistics(
         *("s", "default.default", connections, 1),
@@ -68,37 +68,37 @@ def records(found: Book) -> list[tuple[str, int]]:
 
 def test_usage_counters_are_summed_by_period() -> None:
     found = book()
-    found.count([figures(3, connections=5)], lambda _: None, NOON)
-    found.count([figures(10, connections=2)], lambda _: None, NOON)
+    found.count([statistics(3, connections=5)], lambda _: None, NOON)
+    found.count([statistics(10, connections=2)], lambda _: None, NOON)
     (record,) = found.with_usage(space(uid="s"), None, None, NOON).status.usage or ()
     assert record.model_dump() == {
         **{"period": "2026-12", "messages_in": 10, "bytes_in": 100},
         **{"messages_out": 20, "bytes_out": 200, "connections": 5, "stored_bytes": 0},
     }
-    found.count([figures(11)], lambda _: None, NOON.replace(year=2027))
+    found.count([statistics(11)], lambda _: None, NOON.replace(year=2027))
     assert records(found) == [("2027-12", 1), ("2026-12", 10)]
 
 
 def test_usage_counters_that_restart_at_zero_are_added() -> None:
     found = book()
-    found.count([figures(10)], lambda _: None, NOON)
-    found.count([figures(4)], lambda _: None, NOON)
+    found.count([statistics(10)], lambda _: None, NOON)
+    found.count([statistics(4)], lambda _: None, NOON)
     assert records(found) == [("2026-12", 14)]
 
 
 def test_usage_record_continues_from_the_status_of_the_space() -> None:
     before = book()
-    before.count([figures(10)], lambda _: None, NOON)
+    before.count([statistics(10)], lambda _: None, NOON)
     after = Book()
     after.open(before.with_usage(space(uid="s"), None, None, NOON))
-    after.count([figures(5)], lambda _: None, NOON)
+    after.count([statistics(5)], lambda _: None, NOON)
     assert records(after) == [("2026-12", 15)]
 
 
 def test_usage_keeps_a_bounded_number_of_periods() -> None:
     found = book()
     for day in range(1, 31):
-        found.count([figures(day)], lambda _: DAY, NOON.replace(month=11, day=day))
+        found.count([statistics(day)], lambda _: DAY, NOON.replace(month=11, day=day))
     kept = records(found)
     assert len(kept) == PERIODS_KEPT
     assert kept[0] == ("2026-11-30", 1)
@@ -106,10 +106,10 @@ def test_usage_keeps_a_bounded_number_of_periods() -> None:
 
 def test_usage_of_an_unknown_or_closed_space_is_not_counted() -> None:
     found = Book()
-    found.count([figures(3)], lambda _: None, NOON)
+    found.count([statistics(3)], lambda _: None, NOON)
     assert found.exhausted(lambda _: DAY, NOON) == {}
     found.open(space(uid="s"))
-    found.count([figures(200)], lambda _: DAY, NOON)
+    found.count([statistics(200)], lambda _: DAY, NOON)
     assert set(found.exhausted(lambda _: DAY, NOON)) == {"s"}
     found.close("s")
     assert found.exhausted(lambda _: DAY, NOON) == {}
@@ -132,7 +132,7 @@ def test_allowance_is_exhausted_by_messages_or_bytes(
     allowance: dict[str, Any], says: str | None
 ) -> None:
     found = book()
-    found.count([figures(10)], lambda _: None, NOON)
+    found.count([statistics(10)], lambda _: None, NOON)
     told = found.exhausted(lambda _: Allowance(**allowance), NOON)
     assert (says is None) == (told == {})
     if says is not None:
@@ -180,14 +180,14 @@ class Platform:
     async def carries(self, messages: int) -> None:
         """Set the counters of the engine, and wait for the effects."""
         uid = self.space().metadata.uid or ""
-        self.engine.carried = [figures(messages)._replace(uid=uid)]
+        self.engine.carried = [statistics(messages)._replace(uid=uid)]
         self.manager.usage.note(await self.engine.usage())
         await self.settled()
 
     async def carries_once(self, messages: int) -> None:
         """Count messages of a restarted engine, and save the usage."""
         uid = self.space().metadata.uid or ""
-        self.manager.usage.note([figures(messages)._replace(uid=uid)])
+        self.manager.usage.note([statistics(messages)._replace(uid=uid)])
         await self.manager.usage.save()
 
     def messages_in(self) -> int:
@@ -291,9 +291,9 @@ async def test_usage_is_saved_periodically_and_at_shutdown() -> None:
     await platform.declare(messages=1000)
     async with platform.running():
         uid = platform.space().metadata.uid or ""
-        platform.engine.carried = [figures(7)._replace(uid=uid)]
+        platform.engine.carried = [statistics(7)._replace(uid=uid)]
         stored = [("a", 30), ("b", 12)]
-        platform.engine.figures = [
+        platform.engine.statistics = [
             AddressStatistics(name, "default.default", name, stored_bytes=count)
             for name, count in stored
         ]
@@ -305,7 +305,7 @@ async def test_usage_is_saved_periodically_and_at_shutdown() -> None:
         assert platform.clock.elapsed_s >= SAVE_S
         (record,) = platform.space().status.usage or ()
         assert (record.messages_in, record.stored_bytes) == (7, 42)
-        platform.engine.carried = [figures(9)._replace(uid=uid)]
+        platform.engine.carried = [statistics(9)._replace(uid=uid)]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         (record,) = platform.space().status.usage or ()
@@ -337,10 +337,10 @@ async def test_shutdown_completes_when_the_store_does_not_respond(
     await platform.declare(messages=1000)
     async with platform.running():
         uid = platform.space().metadata.uid or ""
-        platform.engine.carried = [figures(7)._replace(uid=uid)]
+        platform.engine.carried = [statistics(7)._replace(uid=uid)]
         task = asyncio.ensure_future(platform.recorder.run())
         await interim.wrote.wait()
-        platform.engine.carried = [figures(9)._replace(uid=uid)]
+        platform.engine.carried = [statistics(9)._replace(uid=uid)]
         # The store is blocked: no other writer gets a turn, or an error.
         async with platform.store.turn(), asyncio.timeout(20):
             task.cancel()
@@ -357,7 +357,7 @@ async def test_killed_process_recovers_usage_from_the_interim_file(tmp_path: Pat
     await platform.declare(messages=1000)
     async with platform.running():
         uid = platform.space().metadata.uid or ""
-        platform.engine.carried = [figures(7)._replace(uid=uid)]
+        platform.engine.carried = [statistics(7)._replace(uid=uid)]
         task = asyncio.ensure_future(platform.recorder.run())
         await interim.wrote.wait()
         left = interim.texts[0]
@@ -402,12 +402,12 @@ def test_failed_write_of_the_interim_file_is_logged_once_and_retried(tmp_path: P
 
 def test_larger_of_saved_and_interim_usage_is_recovered() -> None:
     before = book()
-    before.count([figures(10, connections=3)], lambda _: None, NOON)
+    before.count([statistics(10, connections=3)], lambda _: None, NOON)
     written = before.with_usage(space(uid="s"), None, None, NOON)
     before.saved(before.unsaved())
     assert before.unsaved_periods() == {}
-    before.count([figures(15, connections=2)], lambda _: None, NOON)
-    before.count([figures(16)], lambda _: None, NOON.replace(year=2027))
+    before.count([statistics(15, connections=2)], lambda _: None, NOON)
+    before.count([statistics(16)], lambda _: None, NOON.replace(year=2027))
     kept = before.unsaved_periods()
     assert [one.period for one in kept["s"]] == ["2027-12", "2026-12"]
     after = Book()
@@ -440,7 +440,7 @@ async def test_usage_of_a_failed_save_is_saved_later(
     await platform.declare(messages=1000)
     async with platform.running():
         uid = platform.space().metadata.uid or ""
-        platform.manager.usage.note([figures(7)._replace(uid=uid)])
+        platform.manager.usage.note([statistics(7)._replace(uid=uid)])
 
         async def fails(_: object) -> None:
             raise Unavailable(Code.NOT_AVAILABLE, "the disk is away")
@@ -461,7 +461,7 @@ async def test_recreated_space_inherits_the_usage_of_its_predecessor() -> None:
         await platform.carries(60)
         uid = platform.space().metadata.uid or ""
         # Usage that was not sampled before the deletion counts as well.
-        platform.engine.carried = [figures(100)._replace(uid=uid)]
+        platform.engine.carried = [statistics(100)._replace(uid=uid)]
         await platform.admission.delete(SPACE)
         await platform.manager.reached(platform.store.version)
         await platform.admission.apply([space(plan="p")])

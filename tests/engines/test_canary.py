@@ -42,21 +42,21 @@ async def test_canary_message_returns_and_appears_in_no_statistics(node: Node) -
         await canary.send_once()
         assert await engine.connections() == []
         assert (await engine.observe()).connections == 0
-    assert canary.figures == CanaryStatistics(sent=1, failed=0)
+    assert canary.statistics == CanaryStatistics(sent=1, failed=0)
     assert [one.uid for one in (await engine.observe()).addresses] == ["a"]
     assert await engine.usage() == []
-    assert engine.trouble() is None
+    assert engine.problem() is None
 
 
-async def test_undelivered_canary_is_a_trouble_until_one_is_delivered(node: Node) -> None:
+async def test_undelivered_canary_is_a_problem_until_one_is_delivered(node: Node) -> None:
     engine = NativeEngine(node, TestClock())
     await engine._canary.send_once()
-    trouble = engine.trouble()
-    assert trouble is not None and "the canary message was not delivered" in trouble
-    assert (await engine.observe()).canary == CanaryStatistics(1, 1, trouble)
+    problem = engine.problem()
+    assert problem is not None and "the canary message was not delivered" in problem
+    assert (await engine.observe()).canary == CanaryStatistics(1, 1, problem)
     await engine.apply(plan())
     await engine._canary.send_once()
-    assert engine.trouble() is None
+    assert engine.problem() is None
     assert (await engine.observe()).canary == CanaryStatistics(2, 1)
 
 
@@ -70,7 +70,7 @@ async def test_exhausted_connection_limit_is_no_canary_failure(
     monkeypatch.setattr(canary, "connect_within", full)
     flying = Canary(node, TestClock())
     await flying.send_once()
-    assert flying.figures == CanaryStatistics(1, 0)
+    assert flying.statistics == CanaryStatistics(1, 0)
 
 
 @pytest.mark.parametrize("node", [True], ids=["disk"], indirect=True)
@@ -82,7 +82,7 @@ async def test_canary_ignores_and_drains_leftover_messages(node: Node) -> None:
                 await sender.send(Message(body=Value("PING")))
     canary = Canary(node, TestClock())
     await canary.send_once()
-    assert canary.figures == CanaryStatistics(1, 0)
+    assert canary.statistics == CanaryStatistics(1, 0)
     async with connect_within(node, SPACE_NAME, "canary") as session:
         async with session.receiver("stored", count=1) as receiver:
             await receiver.drain()
@@ -104,23 +104,23 @@ async def test_canary_is_sent_at_each_interval(node: Node) -> None:
     canary = Canary(node, clock)
     with pytest.raises(Ended):
         await canary.run()
-    assert canary.figures == CanaryStatistics(sent=3, failed=0)
+    assert canary.statistics == CanaryStatistics(sent=3, failed=0)
 
 
 async def test_hanging_canary_is_reported_after_its_timeout(node: Node) -> None:
     class Hanging(Canary):
         async def _problem(self) -> str | None:
             clock.advance(2 * TIMEOUT_S)
-            assert self.figures.problem is None
+            assert self.statistics.problem is None
             clock.advance(1)
-            problem = self.figures.problem
+            problem = self.statistics.problem
             assert problem is not None and "did not return within 10 s" in problem
             return None
 
     clock = TestClock()
     canary = Hanging(node, clock)
     await canary.send_once()
-    assert canary.figures == CanaryStatistics(1, 0)
+    assert canary.statistics == CanaryStatistics(1, 0)
 
 
 def test_health_space_matches_the_vector_of_the_node() -> None:

@@ -165,8 +165,8 @@ async def test_observe_reports_statistics_of_stored_messages_and_the_journal(
     async with asyncio.timeout(10.0):
         while True:
             observed = await running.engine.observe()
-            figures = {one.name: one for one in observed.addresses}
-            orders, dead = figures["orders"], figures["dead"]
+            statistics = {one.name: one for one in observed.addresses}
+            orders, dead = statistics["orders"], statistics["dead"]
             if orders.stored == 3 and dead.stored == 1:
                 break
     assert (orders.stored, orders.enqueued, orders.dead_rejected) == (3, 4, 1)
@@ -176,7 +176,7 @@ async def test_observe_reports_statistics_of_stored_messages_and_the_journal(
     assert observed.journal is not None
     assert observed.journal.syncs > 0
     assert observed.journal.used_bytes > 0
-    assert running.engine.trouble() is None
+    assert running.engine.problem() is None
 
 
 class StoppingJournalNode:
@@ -199,7 +199,7 @@ async def test_stopped_journal_is_reported_once() -> None:
     await engine.watch_journal(lambda: said.append("stopped"))
     assert said == ["stopped"]
     assert (node.asked, clock.elapsed_s) == (3, 2.0)
-    assert "no space" in (engine.trouble() or "")
+    assert "no space" in (engine.problem() or "")
 
 
 async def test_loss_of_messages_is_reported_once() -> None:

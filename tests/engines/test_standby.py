@@ -13,7 +13,7 @@ async def test_standby_engine_observes_no_addresses_and_no_connections() -> None
     engine = Standby()
     assert await engine.observe() == Observed(0, ())
     assert await engine.connections() == ()
-    assert "stand-by" in (engine.trouble() or "")
+    assert "stand-by" in (engine.problem() or "")
 
 
 async def test_standby_engine_refuses_every_operation() -> None:
@@ -41,4 +41,4 @@ async def test_standby_engine_delegates_to_the_real_engine_after_takeover() -> N
     await engine.trace(1, on=True)
     assert real.traced == {1: True}
     assert await engine.show_certificates({"uid": ()}) == [] and real.shown == {"uid": ()}
-    assert engine.trouble() is None
+    assert engine.problem() is None

@@ -8,7 +8,7 @@ import pytest
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import failures
-from enmasse.pipeline.failures import PAUSES_S, STABLE_S, TROUBLE_PAUSES_S, Restarts
+from enmasse.pipeline.failures import ERROR_PAUSES_S, PAUSES_S, STABLE_S, Restarts
 
 WORKER_FAILURE = RuntimeError("Python worker failed to connect back.\n=== Streaming Query ===")
 PLATFORM_ERROR = "enmasse.base.errors.Conflict: the stream was made anew"
@@ -98,47 +98,47 @@ def test_pauses_grow_and_the_ninth_failure_is_an_error(caplog: pytest.LogCapture
         restarts.started()
         assert not restarts.is_pending
     assert list(PAUSES_S) == sorted(PAUSES_S)
-    assert restarts.trouble is None
+    assert restarts.failure is None
     restarts.failed(WORKER_FAILURE)
-    assert "s: Spark failed 9 times without a batch" in trouble_message(restarts)
+    assert "s: Spark failed 9 times without a batch" in failure_message(restarts)
 
 
-def trouble_message(restarts: Restarts) -> str:
-    assert restarts.trouble is not None
-    return str(restarts.trouble.error)
+def failure_message(restarts: Restarts) -> str:
+    assert restarts.failure is not None
+    return str(restarts.failure.error)
 
 
 def test_a_persistent_error_is_retried_without_end() -> None:
     clock = TestClock()
     restarts, begun = Restarts("s", clock), clock.now()
-    for tries, pause_s in enumerate([*TROUBLE_PAUSES_S, TROUBLE_PAUSES_S[-1]]):
+    for tries, pause_s in enumerate([*ERROR_PAUSES_S, ERROR_PAUSES_S[-1]]):
         restarts.failed(RuntimeError(PLATFORM_ERROR))
-        assert restarts.trouble is not None
-        assert isinstance(restarts.trouble.error, Conflict)
-        assert (restarts.trouble.tries, restarts.trouble.since) == (tries, begun)
+        assert restarts.failure is not None
+        assert isinstance(restarts.failure.error, Conflict)
+        assert (restarts.failure.tries, restarts.failure.since) == (tries, begun)
         clock.advance(pause_s - 0.5)
         assert not restarts.is_due
         clock.advance(0.5)
         assert restarts.is_due
         restarts.started()
-    assert list(TROUBLE_PAUSES_S) == sorted(TROUBLE_PAUSES_S)
-    assert trouble_message(restarts) == "source s: the stream was made anew"
+    assert list(ERROR_PAUSES_S) == sorted(ERROR_PAUSES_S)
+    assert failure_message(restarts) == "source s: the stream was made anew"
 
 
 @pytest.mark.parametrize("is_sound", [False, True])
-def test_trouble_ends_with_a_batch_or_a_stable_minute(is_sound: bool) -> None:
+def test_failure_ends_with_a_batch_or_a_stable_minute(is_sound: bool) -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
     restarts.failed(RuntimeError(PLATFORM_ERROR))
     restarts.started()
-    assert restarts.trouble is not None
+    assert restarts.failure is not None
     if is_sound:
         clock.advance(STABLE_S)
     else:
         restarts.progressed()
-    assert restarts.trouble is None
+    assert restarts.failure is None
     restarts.failed(RuntimeError(PLATFORM_ERROR))
-    assert restarts.trouble is not None and restarts.trouble.tries == 0
+    assert restarts.failure is not None and restarts.failure.tries == 0
 
 
 def use_up_restarts(restarts: Restarts, clock: TestClock) -> None:
@@ -159,7 +159,7 @@ def test_a_batch_or_a_stable_minute_resets_the_failures() -> None:
     use_up_restarts(restarts, clock)
     clock.advance(STABLE_S - 1)
     restarts.failed(WORKER_FAILURE)
-    assert "failed 9 times" in trouble_message(restarts)
+    assert "failed 9 times" in failure_message(restarts)
 
 
 def test_failing_starts_are_not_a_stable_minute() -> None:
@@ -170,4 +170,4 @@ def test_failing_starts_are_not_a_stable_minute() -> None:
         # the start itself takes long and fails
         clock.advance(STABLE_S)
     restarts.failed(WORKER_FAILURE)
-    assert "failed 9 times" in trouble_message(restarts)
+    assert "failed 9 times" in failure_message(restarts)

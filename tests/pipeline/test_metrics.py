@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import metrics
-from enmasse.pipeline.failures import Trouble
+from enmasse.pipeline.failures import Failure
 from enmasse.pipeline.gold.progress import Progress
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
@@ -82,12 +82,12 @@ def test_metrics_show_live_state_and_lag(db: Live) -> None:
         scraped(url)
 
 
-def test_troubles_of_sources_and_addresses_are_metrics(db: Live) -> None:
+def test_failures_of_sources_and_addresses_are_metrics(db: Live) -> None:
     clock = TestClock()
-    trouble = Trouble(Conflict("E4000", "it was made anew"), clock.now(), 2)
-    db.record_troubles("source", {"s": trouble, "new": trouble})
-    db.record_troubles("address", {"alerts": trouble})
-    db.record_troubles("gold", {"gold": trouble})
+    failure = Failure(Conflict("E4000", "it was made anew"), clock.now(), 2)
+    db.record_failures("source", {"s": failure, "new": failure})
+    db.record_failures("address", {"alerts": failure})
+    db.record_failures("gold", {"gold": failure})
     behind = Progress(7, 4, int(clock.now().timestamp() * 1000) - 2500)
     with metrics.serve(metrics.registry("p", db, dict, lambda: behind, clock), 0) as url:
         assert url is not None
@@ -95,12 +95,12 @@ def test_troubles_of_sources_and_addresses_are_metrics(db: Live) -> None:
     assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
     assert found["refusing_addresses", "p"] == 1
     assert (found["gold_lag_seconds", "p"], found["gold_troubled", "p"]) == (2.5, 1)
-    troubles = {
+    failures = {
         one["source"]: one["trouble"] for one in metrics.source_metrics(db.status(), 0.0, {})
     }
-    assert troubles["s"] == troubles["new"]
-    assert (troubles["s"]["error"], troubles["s"]["tries"]) == ("it was made anew", 2)
-    db.record_troubles("source", {})
+    assert failures["s"] == failures["new"]
+    assert (failures["s"]["error"], failures["s"]["tries"]) == ("it was made anew", 2)
+    db.record_failures("source", {})
     assert [one["trouble"] for one in metrics.source_metrics(db.status(), 0.0, {})] == [None]
     assert db.status()["troubles"]["address"]["alerts"]["tries"] == 2
 
@@ -118,8 +118,8 @@ def test_a_failing_source_has_the_lag_of_its_server_and_devices_of_unknown_state
         found = scraped(url)
         assert found["lag_seconds", "p", "s"] == 0
         assert (found["devices_online", "p"], found["devices_unknown", "p"]) == (2, 0)
-        trouble = Trouble(Conflict("E4000", "it was created again"), clock.now())
-        db.record_troubles("source", {"s": trouble})
+        failure = Failure(Conflict("E4000", "it was created again"), clock.now())
+        db.record_failures("source", {"s": failure})
         lags["s"] = {0: 7}
         found = scraped(url)
         assert found["lag_messages", "0", "p", "s"] == 7 and found["lag_seconds", "p", "s"] > 0

@@ -19,7 +19,7 @@ import yaml
 
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Invalid, Missing, Unavailable
-from enmasse.pipeline.failures import STABLE_S, TROUBLE_PAUSES_S
+from enmasse.pipeline.failures import ERROR_PAUSES_S, STABLE_S
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import Paths, read
@@ -170,20 +170,20 @@ def test_failed_source_is_retried_while_the_others_continue(
 
     def begin() -> Query:
         begun.append(two.clock.elapsed_s)
-        if len(begun) < len(TROUBLE_PAUSES_S):
+        if len(begun) < len(ERROR_PAUSES_S):
             raise PLATFORM_ERROR
         return last
 
     two.run._starters["s"] = cast(Any, begin)
     stop.then = {4.0: lambda: told.append(two.db.status()["troubles"]["source"])}
-    stop.then[sum(TROUBLE_PAUSES_S) + 2 + STABLE_S] = stop.set
+    stop.then[sum(ERROR_PAUSES_S) + 2 + STABLE_S] = stop.set
     two.run.watch(stop)
     pauses = [later - earlier for earlier, later in zip([1.0, *begun], begun, strict=False)]
     # the run polls once a second
-    assert pauses == pytest.approx(TROUBLE_PAUSES_S, abs=1.0)
+    assert pauses == pytest.approx(ERROR_PAUSES_S, abs=1.0)
     assert told[0]["s"]["error"] == "source s: 3 messages are no longer kept"
     assert [one for one in caplog.messages if one.endswith("the other sources continue")]
-    # after `STABLE_S` without an error the trouble ends
+    # after `STABLE_S` without an error the failure ends
     assert two.db.status()["troubles"]["source"] == {}
     assert cast(Any, two.run._queries["s"]) is last
 

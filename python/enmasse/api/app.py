@@ -181,8 +181,8 @@ class _Pages:
         A stopped journal does not change that: direct addresses and management keep working.
         """
         if self._platform.is_ready():
-            trouble = self._platform.engine.trouble()
-            return PlainTextResponse(f"ok; {trouble}\n" if trouble else "ok\n")
+            problem = self._platform.engine.problem()
+            return PlainTextResponse(f"ok; {problem}\n" if problem else "ok\n")
         return PlainTextResponse("starting or stopping\n", 503)
 
     async def messaging_ready(self, _request: Request) -> Response:
@@ -191,8 +191,8 @@ class _Pages:
         """
         if not self._platform.is_ready():
             return PlainTextResponse("starting or stopping\n", 503)
-        trouble = self._platform.engine.trouble()
-        return PlainTextResponse(f"{trouble}\n", 503) if trouble else PlainTextResponse("ok\n")
+        problem = self._platform.engine.problem()
+        return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:
         """Metrics for Prometheus; `?addresses=all` includes every address."""

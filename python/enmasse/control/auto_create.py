@@ -144,7 +144,7 @@ class _Watched:
     """An address that may expire."""
 
     address: Address
-    figures: AddressStatistics | None
+    statistics: AddressStatistics | None
     unused_since: float
 
 
@@ -184,11 +184,11 @@ class Expiry:
         by_uid = {one.uid: one for one in observed.addresses}
         now = self._clock.monotonic()
         for key, watched in list(self._watched.items()):
-            figures = by_uid.get(watched.address.metadata.uid or "")
-            if figures is not None:
-                figures = figures._replace(oldest_age_s=0.0)
-            if _is_used(figures) or figures != watched.figures:
-                watched.figures, watched.unused_since = figures, now
+            statistics = by_uid.get(watched.address.metadata.uid or "")
+            if statistics is not None:
+                statistics = statistics._replace(oldest_age_s=0.0)
+            if _is_used(statistics) or statistics != watched.statistics:
+                watched.statistics, watched.unused_since = statistics, now
             elif now - watched.unused_since >= (expiry_ms(watched.address) or 0) / 1000:
                 watched.unused_since = now
                 await self._delete(key, watched.address)
@@ -233,7 +233,7 @@ class Expiry:
         self._note(AutoCreateRecord("delete", key, SYSTEM))
 
 
-def _is_used(figures: AddressStatistics | None) -> bool:
-    if figures is None:
+def _is_used(statistics: AddressStatistics | None) -> bool:
+    if statistics is None:
         return False
-    return any((figures.senders, figures.receivers, figures.stored, figures.waiting))
+    return any((statistics.senders, statistics.receivers, statistics.stored, statistics.waiting))

@@ -252,8 +252,8 @@ def _choose_bundle(
         )
     elif not endpoint.hosts and not own:
         message = f"{endpoint.name}: the certificate of Secret {secret} names no host of the space"
-        mend = f"issue one that contains {names[-1]}, or set routeHost to a host it contains"
-        choice.problems.append(("NotNamed", f"{message}; {mend}"))
+        remedy = f"issue one that contains {names[-1]}, or set routeHost to a host it contains"
+        choice.problems.append(("NotNamed", f"{message}; {remedy}"))
     for name in (*hosts, *own):
         choice.bundles.setdefault(name, bundle)
     if hosts or own:

@@ -84,19 +84,19 @@ class _Meter:
         others = [one for one in self.usage if one.period != now.period]
         self.usage = (now, *others)[:PERIODS_KEPT]
 
-    def count(self, figures: SpaceStatistics, period: Period) -> None:
+    def count(self, statistics: SpaceStatistics, period: Period) -> None:
         before = self.seen
-        if before is None or figures.messages_in < before.messages_in:
+        if before is None or statistics.messages_in < before.messages_in:
             # Its counters started at zero, possibly again.
-            before = SpaceStatistics(figures.uid, figures.name)
-        self.seen, record = figures, self.of(period)
+            before = SpaceStatistics(statistics.uid, statistics.name)
+        self.seen, record = statistics, self.of(period)
         now = record.model_copy(
             update={
-                "messages_in": record.messages_in + figures.messages_in - before.messages_in,
-                "bytes_in": record.bytes_in + figures.bytes_in - before.bytes_in,
-                "messages_out": record.messages_out + figures.messages_out - before.messages_out,
-                "bytes_out": record.bytes_out + figures.bytes_out - before.bytes_out,
-                "connections": max(record.connections, figures.connections),
+                "messages_in": record.messages_in + statistics.messages_in - before.messages_in,
+                "bytes_in": record.bytes_in + statistics.bytes_in - before.bytes_in,
+                "messages_out": record.messages_out + statistics.messages_out - before.messages_out,
+                "bytes_out": record.bytes_out + statistics.bytes_out - before.bytes_out,
+                "connections": max(record.connections, statistics.connections),
             }
         )
         if now != record:
@@ -132,7 +132,7 @@ class Book:
 
     def count(
         self,
-        figures: Iterable[SpaceStatistics],
+        statistics: Iterable[SpaceStatistics],
         allowance_of: Callable[[str], Allowance | None],
         now: datetime,
     ) -> set[str]:
@@ -140,7 +140,7 @@ class Book:
         traffic.
         """
         moved = set()
-        for one in figures:
+        for one in statistics:
             meter = self._meters.get(one.uid)
             if meter is not None and meter.seen != one:
                 meter.count(one, period_of(now, allowance_of(one.uid)))

@@ -77,7 +77,7 @@ class Canary:
         """Send nothing before `run`."""
         self._node = node
         self._clock = clock
-        self._figures = CanaryStatistics()
+        self._statistics = CanaryStatistics()
         self._sent_at: float | None = None
 
     @cached_property
@@ -86,13 +86,13 @@ class Canary:
         return health_space(has_journal=self._node.journal() is not None)
 
     @property
-    def figures(self) -> CanaryStatistics:
+    def statistics(self) -> CanaryStatistics:
         """The results so far."""
         sent_at = self._sent_at
         if sent_at is None or self._clock.monotonic() - sent_at <= 2 * TIMEOUT_S:
-            return self._figures
+            return self._statistics
         # Even the time-out has not ended it, because the connection does not close.
-        return self._figures._replace(problem=_LATE)
+        return self._statistics._replace(problem=_LATE)
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -105,10 +105,10 @@ class Canary:
         self._sent_at = self._clock.monotonic()
         problem = await self._problem()
         self._sent_at = None
-        if problem is not None and self._figures.problem is None:
+        if problem is not None and self._statistics.problem is None:
             log.warning("canary-failed", reason=problem)
-        sent, failed, _ = self._figures
-        self._figures = CanaryStatistics(sent + 1, failed + (problem is not None), problem)
+        sent, failed, _ = self._statistics
+        self._statistics = CanaryStatistics(sent + 1, failed + (problem is not None), problem)
 
     async def _problem(self) -> str | None:
         try:
@@ -122,7 +122,7 @@ class Canary:
             return _LATE
         except Exhausted:
             # Clients use all connections: the node works, and the result is unknown.
-            return self._figures.problem
+            return self._statistics.problem
         except EnMasseError as error:
             return f"the canary message was not delivered: {error.message}"
         return None

@@ -118,8 +118,10 @@ class NativeEngine:
         if text != self._usage[0]:
             # Parsed only if changed: most nodes are idle most of the time.
             lines = json.loads(text)
-            figures = [SpaceStatistics(*(line[name] for name in _SPACE_MEMBERS)) for line in lines]
-            self._usage = text, figures
+            statistics = [
+                SpaceStatistics(*(line[name] for name in _SPACE_MEMBERS)) for line in lines
+            ]
+            self._usage = text, statistics
         return self._usage[1]
 
     async def connections(self) -> Sequence[Connection]:
@@ -156,9 +158,11 @@ class NativeEngine:
             ],
         )
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Return why nothing can be stored, or why the last canary failed, if so."""
-        return _stopped(self._node.journal()) or self._unreadable() or self._canary.figures.problem
+        return (
+            _stopped(self._node.journal()) or self._unreadable() or self._canary.statistics.problem
+        )
 
     async def run_canary(self) -> None:
         """Send canary messages periodically, until cancelled."""
@@ -178,12 +182,12 @@ class NativeEngine:
         latter is logged once.
         """
         damaged: Mapping[str, int] = {}
-        while (trouble := _stopped(journal := self._node.journal())) is None:
+        while (problem := _stopped(journal := self._node.journal())) is None:
             if journal and journal["damaged"] != damaged:
                 damaged = journal["damaged"]
                 changed()
             await self._clock.sleep(JOURNAL_CHECK_S)
-        log.error("journal-stopped", reason=trouble)
+        log.error("journal-stopped", reason=problem)
         changed()
 
     async def answer_logins(self, answer: Answer) -> None:
@@ -266,7 +270,7 @@ class NativeEngine:
         journal = stats["journal"]
         return Observed(
             connections=stats["connections"],
-            addresses=[_figures(line, now_ms) for line in stats["addresses"]],
+            addresses=[_statistics(line, now_ms) for line in stats["addresses"]],
             workers=[
                 WorkerStatistics(*(line[name] for name in _WORKER_MEMBERS))
                 for line in stats["workers"]
@@ -277,7 +281,7 @@ class NativeEngine:
             journal=JournalStatistics(*(journal[name] for name in _JOURNAL_MEMBERS))
             if journal
             else None,
-            canary=self._canary.figures,
+            canary=self._canary.statistics,
         )
 
     async def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -341,7 +345,7 @@ def _proof(reported: Mapping[str, Any], journal: Mapping[str, Any] | None) -> Pr
     return replace(proof, damaged=journal["damaged"], unnamed=unnamed)
 
 
-def _figures(line: dict[str, Any], now_ms: float) -> AddressStatistics:
+def _statistics(line: dict[str, Any], now_ms: float) -> AddressStatistics:
     members = {name: line[member] for member, name in _ADDRESS_MEMBERS.items() if member in line}
     if line["oldestMs"]:
         members["oldest_age_s"] = max(now_ms - line["oldestMs"], 0) / 1000

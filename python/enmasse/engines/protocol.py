@@ -339,7 +339,7 @@ class Engine(Protocol):
     async def usage(self) -> Sequence[SpaceStatistics]:
         """Return the traffic of spaces with traffic. Cheap."""
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Return the defect of the engine and the remedy, if there is one. Never waits."""
 
     async def connections(self) -> Sequence[Connection]:

@@ -57,9 +57,9 @@ class Standby:
         """Return the traffic of spaces; empty while standing by."""
         return await self._engine.usage() if self._engine else ()
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Return the defect of the engine, or that this process stands by."""
-        return self._engine.trouble() if self._engine else STANDBY_REASON
+        return self._engine.problem() if self._engine else STANDBY_REASON
 
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections; none while standing by."""

@@ -21,7 +21,7 @@ log = logging.getLogger("enmasse.pipeline")
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Before each restart after a failure of Spark, without a batch in between; one more failure is an
 error."""
-TROUBLE_PAUSES_S = (5.0, 15.0, 60.0, 300.0)
+ERROR_PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 """Before each restart after an error while other sources continue; the last one repeats."""
 STABLE_S = 60.0
 """A query that has run for this long is stable, with or without batches."""
@@ -88,7 +88,7 @@ def as_error(source: str, error: BaseException, log_file: Path | None = None) ->
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Failure:
     """An error that persists: its time, and how often a retry failed."""
 
     error: EnMasseError
@@ -96,13 +96,13 @@ class Trouble:
     tries: int = 0
 
     @classmethod
-    def after(cls, before: "Trouble | None", error: EnMasseError, clock: Clock) -> "Trouble":
-        """Return the trouble after one more failure."""
+    def after(cls, before: "Failure | None", error: EnMasseError, clock: Clock) -> "Failure":
+        """Return the failure after one more try that failed."""
         if before is None:
             return cls(error, clock.now())
         return cls(error, before.since, before.tries + 1)
 
-    def pause_s(self, pauses_s: tuple[float, ...] = TROUBLE_PAUSES_S) -> float:
+    def pause_s(self, pauses_s: tuple[float, ...] = ERROR_PAUSES_S) -> float:
         """Return the pause before the next try."""
         return pauses_s[min(self.tries, len(pauses_s) - 1)]
 
@@ -115,10 +115,10 @@ class Restarts:
         self._source = source
         self._log_file = log_file
         self._clock = clock
-        self._failures = 0
+        self._spark_failures = 0
         self._started_s = clock.monotonic()
         self._due_s: float | None = None
-        self._trouble: Trouble | None = None
+        self._failure: Failure | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -131,11 +131,11 @@ class Restarts:
         return self._due_s is not None and self._clock.monotonic() >= self._due_s
 
     @property
-    def trouble(self) -> Trouble | None:
+    def failure(self) -> Failure | None:
         """The error that ended the query, until a batch is committed or the query is stable."""
         if self._due_s is None and self._is_stable:
-            self._trouble = None
-        return self._trouble
+            self._failure = None
+        return self._failure
 
     @property
     def _is_stable(self) -> bool:
@@ -147,34 +147,34 @@ class Restarts:
 
     def progressed(self) -> None:
         """Record that a batch is committed."""
-        self._failures, self._trouble = 0, None
+        self._spark_failures, self._failure = 0, None
 
     def failed(self, error: BaseException) -> None:
-        """Schedule a restart. The error becomes `trouble` unless it is a failure of Spark, of
+        """Schedule a restart. The error becomes `failure` unless it is a failure of Spark, of
         which there may be `len(PAUSES_S)` in a row.
         """
         cause = spark_failure(error)
         if self._due_s is None and self._is_stable:
-            self._failures, self._trouble = 0, None
+            self._spark_failures, self._failure = 0, None
         if cause is None:
             self._record(as_error(self._source, error, self._log_file))
-        elif self._failures == len(PAUSES_S):
+        elif self._spark_failures == len(PAUSES_S):
             text = (
-                f"source {self._source}: Spark failed {self._failures + 1} times without a batch in"
-                f" between, the last time: {cause}; check that this machine has free memory and"
-                f" processor time, and start the run again{see_log(self._log_file)}"
+                f"source {self._source}: Spark failed {self._spark_failures + 1} times without a"
+                f" batch in between, the last time: {cause}; check that this machine has free"
+                f" memory and processor time, and start the run again{see_log(self._log_file)}"
             )
             self._record(Unavailable(Code.NOT_AVAILABLE, text))
         else:
             self._retry(cause)
 
     def _retry(self, cause: str) -> None:
-        pause_s = PAUSES_S[self._failures]
-        self._failures += 1
+        pause_s = PAUSES_S[self._spark_failures]
+        self._spark_failures += 1
         self._due_s = self._clock.monotonic() + pause_s
-        retry = f"restart in {pause_s:.0f} s, try {self._failures} of {len(PAUSES_S)}"
+        retry = f"restart in {pause_s:.0f} s, try {self._spark_failures} of {len(PAUSES_S)}"
         log.warning("source %s: Spark failed: %s; %s", self._source, cause, retry)
 
     def _record(self, error: EnMasseError) -> None:
-        self._trouble = Trouble.after(self._trouble, error, self._clock)
-        self._due_s = self._clock.monotonic() + self._trouble.pause_s()
+        self._failure = Failure.after(self._failure, error, self._clock)
+        self._due_s = self._clock.monotonic() + self._failure.pause_s()

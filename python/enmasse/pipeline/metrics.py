@@ -66,11 +66,11 @@ def source_metrics(
     `unread` has the unread messages at servers, None where that is unknown; live state has what
     the last batch of other sources reported. A source without a batch has no progress.
     """
-    troubles = live["troubles"]["source"]
+    failures = live["troubles"]["source"]
     known = {one["source"] for one in live["sources"]}
     idle = [
         _NO_PROGRESS | {"source": name}
-        for name in dict.fromkeys([*troubles, *unread])
+        for name in dict.fromkeys([*failures, *unread])
         if name not in known
     ]
     found = []
@@ -88,7 +88,7 @@ def source_metrics(
                 "lagSeconds": 0.0 if lag == 0 else lag_s,
                 "batchMs": one["batch_ms"],
                 "written": live["written"].get(one["source"], {}),
-                "trouble": troubles.get(one["source"]),
+                "trouble": failures.get(one["source"]),
             }
         )
     return found
@@ -142,7 +142,7 @@ def _samples(
     unread = {source: sum(known[source].values()) if source in known else None for source in lags}
     sources = {(one["source"],): one for one in source_metrics(status, now_s, unread)}
     healthy = [name for (name,), one in sources.items() if one["trouble"] is None]
-    devices, troubles = device_counts(status, healthy), status["troubles"]
+    devices, failures = device_counts(status, healthy), status["troubles"]
     found: dict[str, Samples] = {
         name: {key: one[name] for key, one in sources.items()} for name in _COUNTERS
     }
@@ -165,12 +165,12 @@ def _samples(
             for number, count in parts.items()
         },
         "gold_lag_seconds": {(): gold_lag_s},
-        "gold_troubled": {(): len(troubles["gold"])},
+        "gold_troubled": {(): len(failures["gold"])},
         "state_rows": _labelled(status["state"]),
         "incidents": _labelled(status["incidents"]),
         "open_incidents": {(): status["openIncidents"]},
         "alerts": _labelled(status["alerts"]),
-        "refusing_addresses": {(): len(troubles["address"])},
+        "refusing_addresses": {(): len(failures["address"])},
         "devices": {(): devices["devices"]},
         "devices_online": {(): devices["online"]},
         "devices_unknown": {(): devices["unknown"]},

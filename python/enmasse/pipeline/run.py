@@ -14,7 +14,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Unavailable
 from enmasse.pipeline import session
 from enmasse.pipeline.connector import ranges, reading
-from enmasse.pipeline.failures import Restarts, Trouble
+from enmasse.pipeline.failures import Failure, Restarts
 from enmasse.pipeline.functions import Step
 from enmasse.pipeline.gold.loop import GoldLoop
 from enmasse.pipeline.gold.progress import Progress
@@ -60,7 +60,7 @@ class Run:
         self._restarts = {name: Restarts(name, clock, log_file) for name in names}
         self._lags: dict[str, dict[int, int]] = {}
         self._once = False
-        self._recorded: dict[str, dict[str, Trouble]] = {}
+        self._recorded: dict[str, dict[str, Failure]] = {}
         self._alerts: AlertSender | None = None
         self._gold: GoldLoop | None = None
 
@@ -144,28 +144,28 @@ class Run:
         """Schedule the next start of a source that ended with an error."""
         restarts = self._restarts[source]
         restarts.failed(error)
-        if restarts.trouble is not None and len(self._troubles) < len(self._restarts):
-            log.warning("%s; the other sources continue", restarts.trouble.error)
+        if restarts.failure is not None and len(self._failures) < len(self._restarts):
+            log.warning("%s; the other sources continue", restarts.failure.error)
 
     def _raise_if_all_failed(self) -> None:
         """Raise the error of the first source if no source continues."""
-        if len(troubles := self._troubles) == len(self._restarts):
+        if len(failures := self._failures) == len(self._restarts):
             # the error of the source matters more than an unavailable database
             with contextlib.suppress(Unavailable):
-                self._record_troubles()
-            raise next(iter(troubles.values())).error
+                self._record_failures()
+            raise next(iter(failures.values())).error
 
     @property
-    def _troubles(self) -> dict[str, Trouble]:
-        found = {source: one.trouble for source, one in self._restarts.items()}
-        return {source: trouble for source, trouble in found.items() if trouble is not None}
+    def _failures(self) -> dict[str, Failure]:
+        found = {source: one.failure for source, one in self._restarts.items()}
+        return {source: failure for source, failure in found.items() if failure is not None}
 
     def lags(self) -> dict[str, dict[int, int] | None]:
         """Return the numbers of unread messages by source and partition, None if unknown.
 
-        Of a failing source the server says them.
+        The server reports those of a failing source.
         """
-        failing = [one for one in self._pipeline.spec.sources if one.name in self._troubles]
+        failing = [one for one in self._pipeline.spec.sources if one.name in self._failures]
         return {**self._lags, **{one.name: lag.unread(one, self._paths) for one in failing}}
 
     def gold(self) -> Progress | None:
@@ -198,8 +198,8 @@ class Run:
         self._poll()
         if self._once and self._gold is not None and not stop.is_set():
             self._gold.finish()
-        for trouble in self._troubles.values() if self._once else ():
-            raise trouble.error
+        for failure in self._failures.values() if self._once else ():
+            raise failure.error
 
     def _is_running(self) -> bool:
         """Whether a query is active or will start again; raises as `_check` does."""
@@ -209,7 +209,7 @@ class Run:
         return is_active or any(map(self._may_restart, pending))
 
     def _may_restart(self, restarts: Restarts) -> bool:
-        return restarts.trouble is None or not self._once
+        return restarts.failure is None or not self._once
 
     def stop(self) -> None:
         """End each query after its batch in progress, if that ends in time; an interrupted batch
@@ -234,7 +234,7 @@ class Run:
                 self._gold.close()
             # `status` shows the error of gold after the run
             with contextlib.suppress(Unavailable):
-                self._record_troubles()
+                self._record_failures()
             if self._alerts is not None:
                 self._alerts.send(LAST_ALERTS_S)
         finally:
@@ -242,14 +242,14 @@ class Run:
                 self._alerts.close()
             self._store.close()
 
-    def _record_troubles(self) -> None:
+    def _record_failures(self) -> None:
         """Record failing sources in live state, for `status` and `/metrics`."""
-        gold = None if self._gold is None else self._gold.trouble
-        found = {"source": self._troubles, "gold": {} if gold is None else {"gold": gold}}
-        for kind, troubles in found.items():
-            if troubles != self._recorded.get(kind):
-                self._live.record_troubles(kind, troubles)
-                self._recorded[kind] = troubles
+        gold = None if self._gold is None else self._gold.failure
+        found = {"source": self._failures, "gold": {} if gold is None else {"gold": gold}}
+        for kind, failures in found.items():
+            if failures != self._recorded.get(kind):
+                self._live.record_failures(kind, failures)
+                self._recorded[kind] = failures
 
     def _check(self) -> None:
         """Schedule the next start of queries that ended; raise if none continues."""
@@ -260,7 +260,7 @@ class Run:
 
     def _poll(self) -> None:
         self._check()
-        self._record_troubles()
+        self._record_failures()
         for source, query in self._queries.items():
             progress = query.lastProgress
             if progress is None:

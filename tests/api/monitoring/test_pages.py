@@ -54,7 +54,7 @@ async def test_readyz_reports_a_stopped_journal_and_stays_200(served: Served) ->
 
 
 async def test_metrics_are_in_the_text_format(served: Served) -> None:
-    served.engine.figures = [ORDERS]
+    served.engine.statistics = [ORDERS]
     answer = await served.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     found = samples(answer.content)

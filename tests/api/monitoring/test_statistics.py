@@ -18,19 +18,19 @@ class Growing(FakeEngine):
     async def observe(self) -> Observed:
         self.observed += 1
         count = round(100 * self.clock.monotonic())
-        figures = AddressStatistics("u", "s", "a", 1, 2, delivered=count, bytes=10 * count)
-        return Observed(1, [figures])
+        stats = AddressStatistics("u", "s", "a", 1, 2, delivered=count, bytes=10 * count)
+        return Observed(1, [stats])
 
 
 async def test_first_statistics_request_takes_two_samples() -> None:
     clock = TestClock()
     engine = Growing(clock)
-    figures = (await Statistics(engine, clock).by_uid())["u"]
+    stats = (await Statistics(engine, clock).by_uid())["u"]
     assert engine.observed == 2
     assert clock.elapsed_s == 0.5
-    assert figures["deliveredPerSecond"] == 100.0
-    assert figures["bytesPerSecond"] == 1000.0
-    assert (figures["senders"], figures["receivers"]) == (1, 2)
+    assert stats["deliveredPerSecond"] == 100.0
+    assert stats["bytesPerSecond"] == 1000.0
+    assert (stats["senders"], stats["receivers"]) == (1, 2)
 
 
 async def test_later_statistics_request_measures_since_the_previous_one() -> None:
@@ -72,17 +72,17 @@ async def test_recreated_address_has_no_negative_rate() -> None:
     clock = TestClock()
     engine = FakeEngine()
     statistics = Statistics(engine, clock)
-    engine.figures = [AddressStatistics("u", "s", "a", delivered=50)]
+    engine.statistics = [AddressStatistics("u", "s", "a", delivered=50)]
     await statistics.by_uid()
     clock.advance(1.0)
-    engine.figures = [AddressStatistics("u", "s", "a", delivered=10)]
+    engine.statistics = [AddressStatistics("u", "s", "a", delivered=10)]
     assert (await statistics.by_uid())["u"]["deliveredPerSecond"] == 0.0
 
 
 async def test_statistics_are_included_only_on_request(served: Served) -> None:
     await served.http.post(SPACES, json={"metadata": {"name": "default"}, **space_spec()})
     made = (await served.http.post(ADDRESSES, json=address().document() | {"status": {}})).json()
-    served.engine.figures = [AddressStatistics(made["metadata"]["uid"], "s", "orders", 3, 4)]
+    served.engine.statistics = [AddressStatistics(made["metadata"]["uid"], "s", "orders", 3, 4)]
     plain = (await served.http.get(f"{ADDRESSES}/default.orders")).json()
     assert "statistics" not in plain["status"]
     for path in (ADDRESSES, f"{ADDRESSES}/default.orders"):
@@ -95,7 +95,7 @@ async def test_statistics_are_included_only_on_request(served: Served) -> None:
 async def test_kubectl_describe_gets_statistics_and_the_stored_version(served: Served) -> None:
     await served.http.post(SPACES, json={"metadata": {"name": "default"}, **space_spec()})
     made = (await served.http.post(ADDRESSES, json=address().document())).json()
-    served.engine.figures = [AddressStatistics(made["metadata"]["uid"], "s", "orders", 3, 4)]
+    served.engine.statistics = [AddressStatistics(made["metadata"]["uid"], "s", "orders", 3, 4)]
     path, header = f"{ADDRESSES}/default.orders", "Kubectl-Command"
     shown = (await served.http.get(path, headers={header: "kubectl describe"})).json()
     assert shown["status"]["statistics"]["receivers"] == 4

@@ -83,7 +83,7 @@ async def declared(served: Served) -> None:
 async def test_a_table_has_the_columns_of_the_kind(served: Served) -> None:
     await declared(served)
     (made,) = (await served.http.get(ADDRESSES)).json()["items"]
-    served.engine.figures = [
+    served.engine.statistics = [
         AddressStatistics(made["metadata"]["uid"], "s", "orders", 1, 2, stored=5)
     ]
     table = (await served.http.get(ADDRESSES, headers={"Accept": TABLE})).json()

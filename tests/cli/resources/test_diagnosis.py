@@ -63,7 +63,7 @@ def named(name: str, created: str, **spec: Any) -> Address:
     return address(name, "queue", "orders", spec or None).with_metadata(creation_timestamp=created)
 
 
-def figures(**values: Any) -> dict[str, Any]:
+def statistics(**values: Any) -> dict[str, Any]:
     return SERVED | {"statistics": values}
 
 
@@ -78,71 +78,71 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
     ),
     "a certificate that nobody trusts": (
         facts(handshake="TLS with 127.0.0.1:5671 as default.default fails: expired"),
-        "certificate", State.TROUBLE, "as default.default fails", "enmasse logs",
+        "certificate", State.ERROR, "as default.default fails", "enmasse logs",
     ),
     "no space": (
-        facts(space=None), "address space", State.TROUBLE,
+        facts(space=None), "address space", State.ERROR,
         "address space 'default' not found", "enmasse create addressspace default",
     ),
     "a space that is not ready": (
         facts(space=space().document() | {"status": {"phase": "Configuring"}}),
-        "address space", State.TROUBLE, "is not ready: Configuring", "describe addressspace",
+        "address space", State.ERROR, "is not ready: Configuring", "describe addressspace",
     ),
     "a name that another one has": (
         compiled(named("default.twin", "2"), space(), named("default.orders", "1")),
-        "name", State.TROUBLE, "already declared by default.orders", "delete one",
+        "name", State.ERROR, "already declared by default.orders", "delete one",
     ),
     "a plan that is gone": (
         compiled(queue(plan="gone"), space(), *PLANS),
-        "plan", State.TROUBLE, "AddressPlan 'gone' not found", "enmasse edit address orders",
+        "plan", State.ERROR, "AddressPlan 'gone' not found", "enmasse edit address orders",
     ),
     "a plan that the space does not offer": (
         compiled(queue(plan="small"), space(plan="p"), *PLANS),
-        "plan", State.TROUBLE, "does not offer 'small'", "enmasse edit address orders",
+        "plan", State.ERROR, "does not offer 'small'", "enmasse edit address orders",
     ),
     "no room in the quota": (
         compiled(queue(plan="large"), space(plan="p"), queue("default.b", plan="large"), *PLANS),
-        "quota", State.TROUBLE, "broker 2 of 1", "enmasse plan usage",
+        "quota", State.ERROR, "broker 2 of 1", "enmasse plan usage",
     ),
     "a reference that is gone": (
         compiled(queue(deadletter="dead"), space()),
-        "references", State.TROUBLE, "'dead' that does not exist", "declare it first",
+        "references", State.ERROR, "'dead' that does not exist", "declare it first",
     ),
     "a reference of another type": (
         compiled(subscription(topic="tasks"), space(), queue("default.tasks")),
-        "references", State.TROUBLE, "not of type topic but queue", "name one of type topic",
+        "references", State.ERROR, "not of type topic but queue", "name one of type topic",
     ),
     "no status at all": (
         facts(status={"phase": "Pending"}),
-        "control", State.TROUBLE, "has not processed the last change yet", "enmasse logs",
+        "control", State.ERROR, "has not processed the last change yet", "enmasse logs",
     ),
     "a plan that the node refuses": (
         facts(status=SERVED | {"conditions": [condition("PlanRefused", message="no room")]}),
-        "control", State.TROUBLE,
+        "control", State.ERROR,
         "not ready since 2026-01-01T00:00:00Z: PlanRefused: no room", "enmasse logs",
     ),
     "one that was deleted": (
         facts(metadata={"deletionTimestamp": "now", "finalizers": ["x/keep"]}),
-        "control", State.TROUBLE, "waits for finalizers: x/keep", "enmasse edit",
+        "control", State.ERROR, "waits for finalizers: x/keep", "enmasse edit",
     ),
     "a disk that has failed": (
         facts(health="ok; the journal has stopped: no space left"),
-        "node", State.TROUBLE, "the journal has stopped: no space left", "restart the platform",
+        "node", State.ERROR, "the journal has stopped: no space left", "restart the platform",
     ),
     "a disk that a direct address does not need": (
         facts(address(), health="ok; the journal has stopped"),
         "node", State.NOTE, "the journal has stopped", "",
     ),
     "a platform that is starting": (
-        facts(health="starting or stopping"), "node", State.TROUBLE, "starting", "wait",
+        facts(health="starting or stopping"), "node", State.ERROR, "starting", "wait",
     ),
     "a full queue": (
-        facts(status=figures(stored={"messages": 10}) | {
+        facts(status=statistics(stored={"messages": 10}) | {
             "limits": {"messages": 10, "onFull": "reject"}}),
-        "room", State.TROUBLE, "it is full (10 of 10 messages): new messages refused", "purge",
+        "room", State.ERROR, "it is full (10 of 10 messages): new messages refused", "purge",
     ),
     "messages lost": (
-        facts(status=figures(damaged=3)), "room", State.NOTE, "3 messages were lost", "disk",
+        facts(status=statistics(damaged=3)), "room", State.NOTE, "3 messages were lost", "disk",
     ),
     "messages without a declared address": (
         facts(space=space().document() | {"status": {"isReady": True, "conditions": [
@@ -151,18 +151,18 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
         "room", State.NOTE, "5 stored messages belong", "enmasse up --discard-unnamed",
     ),
     "senders without a receiver": (
-        facts(address(), status=figures(senders=2)),
+        facts(address(), status=statistics(senders=2)),
         "clients", State.NOTE, "2 senders wait", "enmasse receive orders",
     ),
     "messages without a receiver": (
-        facts(status=figures(stored={"messages": 5})),
+        facts(status=statistics(stored={"messages": 5})),
         "clients", State.NOTE, '5 messages are stored and there is no receiver', "",
     ),
     "an allowance that is used up": (
         facts(space=space().document() | {"status": {"isReady": True, "conditions": [
             {"type": "Sending", "status": "False", "message": "9 of 9 messages of 2026-11"},
         ]}}),
-        "allowance", State.TROUBLE, 'senders of the space get no credit: 9 of 9', "larger plan",
+        "allowance", State.ERROR, 'senders of the space get no credit: 9 of 9', "larger plan",
     ),
     "a closed space without users": (
         facts(space=space().document() | {"status": {"isReady": True, "conditions": [
@@ -175,10 +175,10 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_diagnosis_finds_each_problem_with_its_remedy(name: str) -> None:
-    known, check, state, message, mend = CASES[name]
+    known, check, state, message, remedy = CASES[name]
     (found,) = [one for one in diagnose(known) if one.check == check and message in one.message]
     assert found.state is state
-    assert mend in found.mend
+    assert remedy in found.remedy
 
 
 def test_every_check_passes_for_a_healthy_address() -> None:
@@ -191,14 +191,14 @@ def test_every_reason_belongs_to_a_check() -> None:
     assert {remedy.about for remedy in REMEDIES.values()} <= CHECKS.keys()
 
 
-def test_doctor_lists_all_checks_and_exits_1_on_trouble(shop: Obeying) -> None:
+def test_doctor_lists_all_checks_and_exits_1_on_an_error(shop: Obeying) -> None:
     assert shop.enmasse("wait", "address", "--all").exit_code == 0
     well = shop.enmasse("doctor", "orders")
     assert well.exit_code == 0, well.output
     assert [line.split()[0] for line in well.stdout.splitlines()[1:3]] == ["address", "name"]
     assert "mends" not in well.stdout
     uid = shop.address("orders").metadata.uid or ""
-    shop.engine.figures = [AddressStatistics(uid, "default", "orders", stored=3)]
+    shop.engine.statistics = [AddressStatistics(uid, "default", "orders", stored=3)]
     shop.engine.troubled = "the journal has stopped"
     ill = shop.enmasse("doctor", "orders", "--output", "json")
     assert ill.exit_code == 1
@@ -210,7 +210,7 @@ def test_doctor_lists_all_checks_and_exits_1_on_trouble(shop: Obeying) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "check", "state", "message", "mend"),
+    ("left", "check", "state", "message", "remedy"),
     [
         (
             Leftovers(False, False, False, None),
@@ -219,18 +219,18 @@ def test_doctor_lists_all_checks_and_exits_1_on_trouble(shop: Obeying) -> None:
             "no platform has used",
             "--data",
         ),
-        (Leftovers(True, True, False, None), "data", State.TROUBLE, "not restored", "restore"),
-        (Leftovers(True, False, True, "7"), "process", State.TROUBLE, "process 7 uses", "wait"),
+        (Leftovers(True, True, False, None), "data", State.ERROR, "not restored", "restore"),
+        (Leftovers(True, False, True, "7"), "process", State.ERROR, "process 7 uses", "wait"),
         (Leftovers(True, False, True, None), "process", State.NOTE, "ended without", "output"),
     ],
 )
 def test_a_platform_that_does_not_run_is_explained_by_its_folder(
-    left: Leftovers, check: str, state: State, message: str, mend: str
+    left: Leftovers, check: str, state: State, message: str, remedy: str
 ) -> None:
     first, second = explain_stopped("no platform runs", left)
-    assert (first.check, first.state, first.mend) == ("platform", State.TROUBLE, "enmasse up")
+    assert (first.check, first.state, first.remedy) == ("platform", State.ERROR, "enmasse up")
     assert (second.check, second.state) == (check, state)
-    assert message in second.message and mend in second.mend
+    assert message in second.message and remedy in second.remedy
 
 
 def test_a_folder_tells_what_a_platform_left_in_it(tmp_path: Path) -> None:

@@ -65,22 +65,22 @@ def test_long_windows_merge_every_five_minutes_and_files_after_three_steps() -> 
     assert query.take() == ["step", "long"]
 
 
-def test_trouble_lasts_until_a_turn_succeeds(caplog: Any) -> None:
+def test_failure_lasts_until_a_turn_succeeds(caplog: Any) -> None:
     query, clock = Query(), TestClock()
     gold = loop(query, clock)
     query.error = ValueError("a file is gone\nand so on")
     for tries in range(3):
         gold.turn()
-        assert gold.trouble is not None
-        assert str(gold.trouble.error).endswith("gold: the query failed: a file is gone")
-        assert gold.trouble.tries == tries
+        assert gold.failure is not None
+        assert str(gold.failure.error).endswith("gold: the query failed: a file is gone")
+        assert gold.failure.tries == tries
     assert len(caplog.records) == 1
     query.error = Conflict("E4000", "gold is of an earlier version")
     gold.turn()
-    assert gold.trouble is not None and str(gold.trouble.error).endswith("an earlier version")
+    assert gold.failure is not None and str(gold.failure.error).endswith("an earlier version")
     query.error = None
     gold.turn()
-    assert gold.trouble is None
+    assert gold.failure is None
 
 
 def test_finish_updates_gold_completely_or_raises() -> None:
@@ -91,7 +91,7 @@ def test_finish_updates_gold_completely_or_raises() -> None:
     query.error = OSError("the disk is full")
     with pytest.raises(Unavailable, match="gold: the query failed: the disk is full"):
         gold.finish()
-    assert gold.trouble is not None
+    assert gold.failure is not None
 
 
 def test_loop_thread_runs_until_it_is_closed() -> None:

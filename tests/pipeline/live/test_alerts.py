@@ -184,9 +184,9 @@ def test_blocked_addresses_do_not_delay_the_alerts_of_others(
     held.set()
     sends.send()
     held.clear()
-    troubles = db.status()["troubles"]["address"]
-    assert sorted(troubles) == [f"mute{n}" for n in range(CONCURRENT_MAX + 2)]
-    assert troubles["mute0"]["error"] == "mute0 takes nothing" and troubles["mute0"]["tries"] == 0
+    failures = db.status()["troubles"]["address"]
+    assert sorted(failures) == [f"mute{n}" for n in range(CONCURRENT_MAX + 2)]
+    assert failures["mute0"]["error"] == "mute0 takes nothing" and failures["mute0"]["tries"] == 0
     assert [message.properties.group_id for message in drained(queues.url(), "alerts")] == ["a"]
     # no address is retried before its pause ends
     tried.clear()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from enmasse.base.errors import Conflict, Invalid, Unavailable
-from enmasse.pipeline.failures import Trouble
+from enmasse.pipeline.failures import Failure
 from enmasse.pipeline.live import commits, database, schema, updates
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
@@ -107,14 +107,14 @@ def test_postgresql_equals_sqlite_after_restarts_of_the_server(
     known.tick("s", us(10**6))
     known.record_outcomes("s", "alerts", {1: "accepted"})
     assert contents(db) == contents(known)
-    # both delete expired rows, and store the same troubles and documents
-    trouble = Trouble(Conflict("E4000", "made anew"), datetime(2026, 1, 31, tzinfo=UTC), 1)
+    # both delete expired rows, and store the same failures and documents
+    failure = Failure(Conflict("E4000", "made anew"), datetime(2026, 1, 31, tzinfo=UTC), 1)
     later = Batch("s", "q", 100, measured({"seconds": 10**8}, first=10**6), [], us(10**8))
     before = len(db.rows(database.SESSIONS))
     for one in (db, known):
         assert put_in(one, later)
         one.prune()
-        one.record_troubles("source", {"s": trouble})
+        one.record_failures("source", {"s": failure})
         one.record_documents({"windows": "[1]"})
         assert len(one.rows(database.SESSIONS)) == 1 < before
         assert one.rows(database.USAGE) == []

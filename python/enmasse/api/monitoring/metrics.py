@@ -326,11 +326,11 @@ _Labelled = list[tuple[list[str], AddressStatistics]]
 def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metric]:
     for name, text, value in _GAUGES:
         gauge = GaugeMetricFamily(f"{prefix}_{name}", text, labels=labels)
-        for values, figures in rows:
-            gauge.add_metric(values, value(figures))
+        for values, statistics in rows:
+            gauge.add_metric(values, value(statistics))
         yield gauge
     for name, text, value in _COUNTERS:
-        counted = [(values, value(figures)) for values, figures in rows]
+        counted = [(values, value(statistics)) for values, statistics in rows]
         yield from _counted(f"{prefix}_{name}", text, labels, counted)
     # A family with a label of its own is not in the tables above.
     yield from _counted(
@@ -339,8 +339,8 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
         " undelivered copies of presettled messages, one per receiver, in addition.",
         [*labels, "outcome"],
         [
-            ([*values, outcome], getattr(figures, outcome))
-            for values, figures in rows
+            ([*values, outcome], getattr(statistics, outcome))
+            for values, statistics in rows
             for outcome in OUTCOMES
         ],
     )
@@ -349,8 +349,8 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
         "Messages moved to a dead letter or dropped, by cause.",
         [*labels, "cause"],
         [
-            ([*values, cause], value(figures))
-            for values, figures in rows
+            ([*values, cause], value(statistics))
+            for values, statistics in rows
             for cause, value in _DEAD_LETTERS
         ],
     )

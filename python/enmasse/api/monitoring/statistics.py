@@ -14,7 +14,7 @@ WINDOW_MAX_S = 30.0
 
 class _Sample(NamedTuple):
     taken_s: float
-    figures: dict[str, AddressStatistics]
+    statistics: dict[str, AddressStatistics]
 
 
 class Statistics:
@@ -46,8 +46,8 @@ class Statistics:
             self._samples = [start, sample]
         window_s = max(sample.taken_s - start.taken_s, WINDOW_MIN_S)
         return {
-            uid: _shown(figures, start.figures.get(uid), window_s)
-            for uid, figures in sample.figures.items()
+            uid: _shown(statistics, start.statistics.get(uid), window_s)
+            for uid, statistics in sample.statistics.items()
         }
 
     def _window_start(self, now_s: float) -> _Sample | None:
@@ -60,7 +60,8 @@ class Statistics:
     async def _sample(self) -> _Sample:
         observed = await self._engine.observe()
         return _Sample(
-            self._clock.monotonic(), {figures.uid: figures for figures in observed.addresses}
+            self._clock.monotonic(),
+            {statistics.uid: statistics for statistics in observed.addresses},
         )
 
 

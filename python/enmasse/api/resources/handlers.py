@@ -54,12 +54,12 @@ class ResourceHandlers:
             metadata["continue"] = page.continue_
             if not any(query.selectors):
                 metadata["remainingItemCount"] = page.remaining
-        figures = await self._figures(request, kind, form)
-        shown = _shown(kind, figures)
+        stats = await self._stats(request, kind, form)
+        shown = _shown(kind, stats)
         now = self._platform.clock.now()
         return JSONResponse(
             representations.several(
-                kind, form, page.resources, shown, now, metadata, query.include, figures
+                kind, form, page.resources, shown, now, metadata, query.include, stats
             )
         )
 
@@ -74,11 +74,11 @@ class ResourceHandlers:
             return await Write(self._platform, kind, request).replace(key)
         if request.method == "PATCH":
             return await Write(self._platform, kind, request).patch(key)
-        figures = await self._figures(request, kind, form, described=_is_described(request))
-        shown = _shown(kind, figures)
+        stats = await self._stats(request, kind, form, described=_is_described(request))
+        shown = _shown(kind, stats)
         found = self._get(kind, key)
         now = self._platform.clock.now()
-        return JSONResponse(representations.one(kind, form, found, shown, now, figures))
+        return JSONResponse(representations.one(kind, form, found, shown, now, stats))
 
     def _page(self, request: Request, kind: Kind, query: ListQuery) -> Page:
         namespace = request.path_params.get("namespace")
@@ -150,7 +150,7 @@ class ResourceHandlers:
             raise Missing(Code.RESOURCE_MISSING, f'{kind.qualified} "{key.name}" not found')
         return resource
 
-    async def _figures(
+    async def _stats(
         self, request: Request, kind: Kind, form: Form, *, described: bool = False
     ) -> dict[str, dict[str, Any]]:
         """Return statistics by uid for a table, a description, or if requested: they take up to
@@ -172,12 +172,12 @@ def _is_described(request: Request) -> bool:
     return request.headers.get("kubectl-command", "").endswith(" describe")
 
 
-def _shown(kind: Kind, figures: Mapping[str, dict[str, Any]]) -> Callable[[Resource], Document]:
+def _shown(kind: Kind, stats: Mapping[str, dict[str, Any]]) -> Callable[[Resource], Document]:
     """Return the serialiser for a group version."""
 
     def shown(resource: Resource) -> Document:
         document = resource.public().document() | {"apiVersion": kind.group_version}
-        if found := figures.get(resource.metadata.uid or ""):
+        if found := stats.get(resource.metadata.uid or ""):
             document["status"]["statistics"] = found
         return document
 

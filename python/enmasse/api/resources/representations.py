@@ -16,11 +16,11 @@ Document = dict[str, Any]
 Shown = Callable[[Resource], Document]
 """Serialises a full resource."""
 
-Figures = Mapping[str, Document]
+StatisticsByUid = Mapping[str, Document]
 """Statistics of resources by uid."""
 
 _NAME = Column("Name", "metadata.name")
-NONE: Figures = MappingProxyType({})
+NONE: StatisticsByUid = MappingProxyType({})
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 
 
@@ -30,14 +30,14 @@ def one(
     resource: Resource,
     shown: Shown,
     now: datetime,
-    figures: Figures = NONE,
+    statistics: StatisticsByUid = NONE,
 ) -> Document:
     """Return one resource in a format."""
     if form == WHOLE:
         return shown(resource)
     if form.kind == "Table":
         head = {"resourceVersion": resource.metadata.resource_version}
-        return _table(kind, form, [resource], shown, now, head, "Metadata", figures)
+        return _table(kind, form, [resource], shown, now, head, "Metadata", statistics)
     return _metadata_of(resource, shown, form)
 
 
@@ -49,11 +49,11 @@ def several(
     now: datetime,
     metadata: Document,
     include: str = "Metadata",
-    figures: Figures = NONE,
+    statistics: StatisticsByUid = NONE,
 ) -> Document:
     """Return a list in a format; `include` selects the part of a resource in its row."""
     if form.kind == "Table":
-        return _table(kind, form, resources, shown, now, metadata, include, figures)
+        return _table(kind, form, resources, shown, now, metadata, include, statistics)
     if form == WHOLE:
         head = {"kind": f"{kind.name}List", "apiVersion": kind.group_version}
         return head | {"metadata": metadata, "items": [shown(resource) for resource in resources]}
@@ -107,7 +107,7 @@ def _table(
     now: datetime,
     metadata: Document,
     include: str,
-    figures: Figures,
+    statistics: StatisticsByUid,
 ) -> Document:
     # The last column is the age; kubectl shows it last in every table.
     *leading, last = kind.model.columns
@@ -123,7 +123,7 @@ def _table(
                 "cells": [
                     _cell(resource, _NAME, now),
                     *(_cell(resource, column, now) for column in leading),
-                    *_live_cells(figures.get(resource.metadata.uid or ""), live),
+                    *_live_cells(statistics.get(resource.metadata.uid or ""), live),
                     _cell(resource, last, now),
                 ],
                 "object": _beside(resource, shown, form, include),
@@ -154,12 +154,12 @@ def _cell(resource: Resource, column: Column, now: datetime) -> Any:
     return value
 
 
-def _live_cells(figures: Document | None, columns: Sequence[Column]) -> list[Any]:
+def _live_cells(statistics: Document | None, columns: Sequence[Column]) -> list[Any]:
     """Return the statistics cells; empty if there are none, as in a watch."""
-    if figures is None:
+    if statistics is None:
         return [""] * len(columns)
     return [
-        reduce(lambda inner, name: inner[name], column.path.split("."), figures)
+        reduce(lambda inner, name: inner[name], column.path.split("."), statistics)
         for column in columns
     ]
 

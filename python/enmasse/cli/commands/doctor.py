@@ -45,7 +45,7 @@ def doctor(
     show(document, call.output, lambda: _text(found))
     if stopped is not None:
         raise stopped
-    if any(one.state is State.TROUBLE for one in found):
+    if any(one.state is State.ERROR for one in found):
         raise typer.Exit(errors.FAILED)
 
 
@@ -70,7 +70,13 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
 
 
 def _plain(finding: "Finding") -> dict[str, str]:
-    return finding._asdict() | {"state": str(finding.state)}
+    # The keys are a contract: that of the remedy is older than the term.
+    return {
+        "check": finding.check,
+        "state": str(finding.state),
+        "message": finding.message,
+        "mend": finding.remedy,
+    }
 
 
 def _text(found: "list[Finding]") -> str:
@@ -79,5 +85,7 @@ def _text(found: "list[Finding]") -> str:
 
     rows = [[one.check, one.state, one.message] for one in found]
     table = columns(["CHECK", "STATE", "WHAT"], rows)
-    mends = [f"{one.check}: {one.mend}" for one in found if one.mend and one.state is not State.OK]
-    return "\n".join([table, *(["", "Remedies:", *mends] if mends else [])])
+    remedies = [
+        f"{one.check}: {one.remedy}" for one in found if one.remedy and one.state is not State.OK
+    ]
+    return "\n".join([table, *(["", "Remedies:", *remedies] if remedies else [])])

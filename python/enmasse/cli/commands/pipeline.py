@@ -418,19 +418,19 @@ def _status(pipeline: "Pipeline", paths: "Paths", now_s: float) -> dict[str, Any
     }
     sources = source_metrics(found, now_s, unread)
     healthy = [one["source"] for one in sources if is_running and one["trouble"] is None]
-    troubles = found.pop("troubles")
+    failures = found.pop("troubles")
     # These are separate for each source.
-    refusing = troubles["address"]
+    refusing = failures["address"]
     found |= device_counts(found, healthy)
     found = {name: found[name] for name in found if name not in ("sources", "written")}
     found["refusingAddresses"] = refusing
     head = {"pipeline": pipeline.metadata.name, "running": is_running} | runner
     head |= {"tables": paths.tables, "sources": sources}
-    return head | {"gold": _gold(pipeline, paths, troubles["gold"], now_s)} | found
+    return head | {"gold": _gold(pipeline, paths, failures["gold"], now_s)} | found
 
 
 def _gold(
-    pipeline: "Pipeline", paths: "Paths", troubles: dict[str, Any], now_s: float
+    pipeline: "Pipeline", paths: "Paths", failures: dict[str, Any], now_s: float
 ) -> dict[str, Any]:
     from enmasse.pipeline.gold.progress import progress
 
@@ -439,7 +439,7 @@ def _gold(
     return {
         "versionsBehind": 0 if behind is None else behind.versions_behind,
         "lagSeconds": 0.0 if behind is None else behind.lag_s(now_s),
-        "trouble": troubles.get("gold"),
+        "trouble": failures.get("gold"),
     }
 
 
@@ -465,18 +465,18 @@ def _status_text(document: dict[str, Any]) -> str:
     for one in sources:
         counts = [f"{target} {count:,}" for target, count in one["written"].items()]
         lines.append(f"{one['source']}: rows out: {', '.join(counts) or 'none'}")
-        if (trouble := one["trouble"]) is not None:
-            lines.append(f"{one['source']}: fails since {_details(trouble)}")
+        if (failure := one["trouble"]) is not None:
+            lines.append(f"{one['source']}: fails since {_details(failure)}")
     gold = document["gold"]
     lines.append(
         f"gold: {gold['versionsBehind']:,} versions of silver behind, {gold['lagSeconds']:.0f} s"
     )
-    if (trouble := gold["trouble"]) is not None:
-        lines.append(f"gold: fails since {_details(trouble)}")
-    for address, trouble in document["refusingAddresses"].items():
-        lines.append(f"{address}: accepts no alerts since {_details(trouble)}")
+    if (failure := gold["trouble"]) is not None:
+        lines.append(f"gold: fails since {_details(failure)}")
+    for address, failure in document["refusingAddresses"].items():
+        lines.append(f"{address}: accepts no alerts since {_details(failure)}")
     return "\n".join(lines)
 
 
-def _details(trouble: "dict[str, Any]") -> str:
-    return f"{trouble['since']}, tried again {trouble['tries']} times: {trouble['error']}"
+def _details(failure: "dict[str, Any]") -> str:
+    return f"{failure['since']}, tried again {failure['tries']} times: {failure['error']}"

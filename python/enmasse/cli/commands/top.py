@@ -43,10 +43,10 @@ _CONNECTION_ORDER = {
     Order.RATE: lambda row: row["messagesIn"] + row["messagesOut"],
     Order.BYTES: lambda row: row["bytesIn"] + row["bytesOut"],
 }
-_FIGURES = ("in", "out", "bytesPerSecond", "depth", "storedBytes", "oldestAgeSeconds")
+_STATISTICS = ("in", "out", "bytesPerSecond", "depth", "storedBytes", "oldestAgeSeconds")
 _COLUMNS = {
-    What.ADDRESSES: ("address", "space", "namespace", *_FIGURES, "senders", "receivers"),
-    What.SPACES: ("space", "addresses", "namespace", *_FIGURES, "senders", "receivers",
+    What.ADDRESSES: ("address", "space", "namespace", *_STATISTICS, "senders", "receivers"),
+    What.SPACES: ("space", "addresses", "namespace", *_STATISTICS, "senders", "receivers",
         "connections", "links"),
     What.CONNECTIONS: ("id", "space", "namespace", "user", "container", "peer", "links",
         "messagesIn", "messagesOut", "bytesIn", "bytesOut"),
@@ -141,20 +141,20 @@ def _connection(one: Document) -> Row:
 def _row(one: Document) -> Row:
     from enmasse.cli.resources.names import client_names
 
-    figures = one.get("status", {}).get("statistics", {})
-    stored = figures.get("stored", {})
+    stats = one.get("status", {}).get("statistics", {})
+    stored = stats.get("stored", {})
     return {
         "address": client_names(one, "address")[0],
         "space": _space(one),
         "namespace": one["metadata"]["namespace"],
-        "in": figures.get("enqueuedPerSecond", 0.0),
-        "out": figures.get("deliveredPerSecond", 0.0),
-        "bytesPerSecond": figures.get("bytesPerSecond", 0.0),
-        "depth": stored.get("messages", 0) + figures.get("waiting", 0),
+        "in": stats.get("enqueuedPerSecond", 0.0),
+        "out": stats.get("deliveredPerSecond", 0.0),
+        "bytesPerSecond": stats.get("bytesPerSecond", 0.0),
+        "depth": stored.get("messages", 0) + stats.get("waiting", 0),
         "storedBytes": stored.get("bytes", 0),
         "oldestAgeSeconds": stored.get("oldestAgeSeconds", 0.0),
-        "senders": figures.get("senders", 0),
-        "receivers": figures.get("receivers", 0),
+        "senders": stats.get("senders", 0),
+        "receivers": stats.get("receivers", 0),
     }
 
 

@@ -32,14 +32,14 @@ def text(document: Document, events: Sequence[Document] | None) -> str:
             lines += _fields(0, _title(name), _sizes(value) if hides else value)
     status = dict(document.get("status", {}))
     conditions = status.pop("conditions", [])
-    figures = status.pop("statistics", None)
+    stats = status.pop("statistics", None)
     # The conditions repeat it with reasons.
     for name in ("messages", "message"):
         status.pop(name, None)
     if status:
         lines += _fields(0, "Status", status)
-    if figures is not None:
-        lines += _fields(0, "Figures", _figures(figures))
+    if stats is not None:
+        lines += _fields(0, "Figures", _stats(stats))
     if conditions:
         lines += ["Conditions:", *_table(_conditions(conditions))]
     if events is None:
@@ -55,7 +55,7 @@ def _sizes(data: Mapping[str, str]) -> dict[str, str]:
     return {name: f"{len(base64.b64decode(value))} bytes" for name, value in data.items()}
 
 
-def _figures(statistics: Document) -> dict[str, Any]:
+def _stats(statistics: Document) -> dict[str, Any]:
     """Return the traffic and depth of an address with display titles."""
     stored = statistics["stored"]
     dead = sum(statistics["deadLettered"].values())

@@ -25,16 +25,16 @@ class Table(NamedTuple):
 
 
 def _address(one: Document) -> list[Any]:
-    figures = one.get("status", {}).get("statistics", {})
+    statistics = one.get("status", {}).get("statistics", {})
     return [
         client_names(one, "address")[0],
         one["spec"]["type"],
         *_space_and_namespace(one),
         _state(one),
-        *(figures.get(name) for name in ("senders", "receivers", "waiting")),
-        *_at_rest(one["spec"]["type"], figures.get("stored", {})),
-        figures.get("deliveredPerSecond"),
-        figures.get("delivered"),
+        *(statistics.get(name) for name in ("senders", "receivers", "waiting")),
+        *_at_rest(one["spec"]["type"], statistics.get("stored", {})),
+        statistics.get("deliveredPerSecond"),
+        statistics.get("delivered"),
         *(one["spec"].get(field) for field in ("plan", "topic", "deadletter", "expiry")),
     ]
 

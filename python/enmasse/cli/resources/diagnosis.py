@@ -25,7 +25,7 @@ class State(StrEnum):
     NOTE = "note"
     """No error, but possibly not intended."""
 
-    TROUBLE = "trouble"
+    ERROR = "trouble"
 
 
 class Finding(NamedTuple):
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     check: str
     state: State
     message: str
-    mend: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Facts:
         return found.partition(".")[0]
 
     @property
-    def figures(self) -> Document:
+    def statistics(self) -> Document:
         """Its statistics."""
         found: Document = self.document.get("status", {}).get("statistics", {})
         return found
@@ -80,17 +80,17 @@ class Facts:
 
 def explain_stopped(reason: str, left: Leftovers) -> list[Finding]:
     """Return why no platform responds, by the state that one left in its data folder."""
-    found = [Finding("platform", State.TROUBLE, reason, "enmasse up")]
+    found = [Finding("platform", State.ERROR, reason, "enmasse up")]
     if not left.has_data:
         message = "the data folder is empty or missing: no platform has used it"
         found.append(Finding("data", State.NOTE, message, "set --data, or ENMASSE_DATA"))
     if left.is_restoring:
         message = "a backup was not restored completely; no platform starts on the folder"
-        found.append(Finding("data", State.TROUBLE, message, "repeat enmasse restore"))
+        found.append(Finding("data", State.ERROR, message, "repeat enmasse restore"))
     if left.owner is not None:
         message = f"process {left.owner} uses the folder and does not answer"
-        mend = "wait if it starts or stops; otherwise see its output, and end it"
-        found.append(Finding("process", State.TROUBLE, message, mend))
+        remedy = "wait if it starts or stops; otherwise see its output, and end it"
+        found.append(Finding("process", State.ERROR, message, remedy))
     elif left.has_endpoint:
         message = "the last process ended without stopping in order"
         found.append(Finding("process", State.NOTE, message, "see its output for the reason"))
@@ -111,7 +111,7 @@ def _space(facts: Facts) -> Iterator[Finding]:
     if facts.space is None:
         yield Finding(
             "address space",
-            State.TROUBLE,
+            State.ERROR,
             f"address space {name!r} not found",
             f"enmasse create addressspace {name}",
         )
@@ -120,7 +120,7 @@ def _space(facts: Facts) -> Iterator[Finding]:
         status_text = "; ".join(status.get("messages", [])) or status.get("phase", "Pending")
         yield Finding(
             "address space",
-            State.TROUBLE,
+            State.ERROR,
             f"address space {name!r} is not ready: {status_text}",
             f"enmasse describe addressspace {name}",
         )
@@ -134,7 +134,7 @@ def _declared(check: str) -> Callable[[Facts], Iterator[Finding]]:
         remedy = REMEDIES.get(ready.get("reason", ""))
         if remedy is not None and remedy.about == check and ready.get("status") != "True":
             text = remedy.text.format(address=facts.name)
-            yield Finding(check, State.TROUBLE, ready.get("message", ""), text)
+            yield Finding(check, State.ERROR, ready.get("message", ""), text)
 
     return find
 
@@ -145,7 +145,7 @@ def _control(facts: Facts) -> Iterator[Finding]:
         keep = ", ".join(metadata.get("finalizers", []))
         yield Finding(
             "control",
-            State.TROUBLE,
+            State.ERROR,
             f"it is being deleted and waits for finalizers: {keep}",
             "complete the work of the finalizers, or remove them with enmasse edit",
         )
@@ -154,7 +154,7 @@ def _control(facts: Facts) -> Iterator[Finding]:
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
         yield Finding(
             "control",
-            State.TROUBLE,
+            State.ERROR,
             "the control loop has not processed the last change yet",
             "see enmasse logs --level warning",
         )
@@ -163,7 +163,7 @@ def _control(facts: Facts) -> Iterator[Finding]:
         reason, message = ready.get("reason", "Pending"), ready.get("message", "")
         yield Finding(
             "control",
-            State.TROUBLE,
+            State.ERROR,
             f"not ready since {ready.get('lastTransitionTime', 'it was made')}: {reason}"
             + (f": {message}" if message else ""),
             remedy.text
@@ -173,22 +173,22 @@ def _control(facts: Facts) -> Iterator[Finding]:
 
 
 def _node(facts: Facts) -> Iterator[Finding]:
-    trouble = facts.health.partition(";")[2].strip()
-    if trouble:
+    problem = facts.health.partition(";")[2].strip()
+    if problem:
         direct = facts.type not in STORED
-        state = State.NOTE if direct else State.TROUBLE
+        state = State.NOTE if direct else State.ERROR
         yield Finding(
             "node",
             state,
-            f"the node reports: {trouble}",
+            f"the node reports: {problem}",
             "correct the cause and restart the platform",
         )
     elif facts.health != "ok":
-        yield Finding("node", State.TROUBLE, facts.health, "wait until it is ready")
+        yield Finding("node", State.ERROR, facts.health, "wait until it is ready")
 
 
 def _room(facts: Facts) -> Iterator[Finding]:
-    status, stored = facts.document.get("status", {}), facts.figures.get("stored", {})
+    status, stored = facts.document.get("status", {}), facts.statistics.get("stored", {})
     limits = status.get("limits", {})
     full = [
         f"{stored[name]:,} of {limits[name]:,} {name}"
@@ -199,26 +199,26 @@ def _room(facts: Facts) -> Iterator[Finding]:
         then = {"reject": "refused", "dropOldest": "replace the oldest"}
         yield Finding(
             "room",
-            State.TROUBLE,
+            State.ERROR,
             f"it is full ({', '.join(full)}): new messages"
             f" {then.get(limits.get('onFull', ''), 'wait')}",
             "receive from it, enmasse purge, or a larger limit (enmasse edit)",
         )
-    if facts.figures.get("damaged"):
+    if facts.statistics.get("damaged"):
         yield Finding(
             "room",
             State.NOTE,
-            f"{facts.figures['damaged']:,} messages were lost to damage at rest",
+            f"{facts.statistics['damaged']:,} messages were lost to damage at rest",
             "check the disk and enmasse logs",
         )
     yield from _of_space("room")(facts)
 
 
 def _clients(facts: Facts) -> Iterator[Finding]:
-    figures, type_ = facts.figures, facts.type
-    if not figures:
+    statistics, type_ = facts.statistics, facts.type
+    if not statistics:
         return
-    senders, receivers = figures.get("senders", 0), figures.get("receivers", 0)
+    senders, receivers = statistics.get("senders", 0), statistics.get("receivers", 0)
     if type_ in ("anycast", "multicast") and senders and not receivers:
         yield Finding(
             "clients",
@@ -227,7 +227,7 @@ def _clients(facts: Facts) -> Iterator[Finding]:
             " while it has a receiver",
             f"start a receiver (enmasse receive {facts.name}), or use an address of type queue",
         )
-    depth = figures.get("stored", {}).get("messages", 0)
+    depth = statistics.get("stored", {}).get("messages", 0)
     if depth and not receivers and type_ in ("queue", "subscription"):
         yield Finding(
             "clients", State.NOTE, f"{depth:,} messages are stored and there is no receiver"
@@ -240,13 +240,13 @@ class _OfSpace(NamedTuple):
     check: str
     state: State
     message: str = "{}"
-    mend: str = ""
+    remedy: str = ""
 
 
 _CONDITIONS = {
     "Sending": _OfSpace(
         "allowance",
-        State.TROUBLE,
+        State.ERROR,
         "senders of the space get no credit: {}",
         "wait for the next period, or choose a larger plan (enmasse plan usage)",
     ),
@@ -259,13 +259,13 @@ _CONDITIONS = {
     "MessagesIntact": _OfSpace(
         "room",
         State.NOTE,
-        mend="restore a backup from before the damage (enmasse restore), or delete these messages:"
-        " enmasse up --discard-unnamed",
+        remedy="restore a backup from before the damage (enmasse restore), or delete these"
+        " messages: enmasse up --discard-unnamed",
     ),
     "CertificateProvided": _OfSpace(
         "certificate",
         State.NOTE,
-        mend="trust status.caCert of the space, or remove spec.endpoints[].cert",
+        remedy="trust status.caCert of the space, or remove spec.endpoints[].cert",
     ),
 }
 
@@ -279,8 +279,8 @@ def _of_space(check: str) -> Callable[[Facts], Iterator[Finding]]:
             meant = _CONDITIONS.get(one["type"])
             if meant is not None and meant.check == check and one["status"] == "False":
                 message = meant.message.format(one["message"], space=facts.space_name)
-                mend = meant.mend.format(space=facts.space_name)
-                yield Finding(check, meant.state, message, mend)
+                remedy = meant.remedy.format(space=facts.space_name)
+                yield Finding(check, meant.state, message, remedy)
 
     return find
 
@@ -293,8 +293,8 @@ def _ready(facts: Facts) -> Document:
 def _certificate(facts: Facts) -> Iterator[Finding]:
     yield from _of_space("certificate")(facts)
     if facts.handshake is not None:
-        mend = "see enmasse logs for certificate errors"
-        yield Finding("certificate", State.TROUBLE, facts.handshake, mend)
+        remedy = "see enmasse logs for certificate errors"
+        yield Finding("certificate", State.ERROR, facts.handshake, remedy)
 
 
 CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {

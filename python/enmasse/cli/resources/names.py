@@ -86,8 +86,8 @@ def fetch_by_name(
     """
     if model.plural in FIELDS or model.plural == "addressspaces":
         where = space if model.plural in FIELDS else ""
-        has_figures = model.plural == "addresses"
-        listed = api.list(model.plural, namespace, statistics=has_figures)["items"]
+        has_statistics = model.plural == "addresses"
+        listed = api.list(model.plural, namespace, statistics=has_statistics)["items"]
         return find(listed, model, name, where)
     if model.unique:
         # Their names are unique across namespaces.

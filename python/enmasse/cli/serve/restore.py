@@ -151,8 +151,8 @@ async def _counted(settings: Settings, data: DataDir, expected: Sequence[Resourc
         raise Unavailable(
             Code.DATA_UNUSABLE, f"the resources in {data.path} are not those of the backup"
         )
-    figures = await asyncio.to_thread(_figures, data, found)
-    if damaged := sum(one["damaged"] for one in figures):
+    statistics = await asyncio.to_thread(_statistics, data, found)
+    if damaged := sum(one["damaged"] for one in statistics):
         raise Unavailable(
             Code.DATA_UNUSABLE, f"{damaged} messages in {data.journal} cannot be read"
         )
@@ -160,7 +160,7 @@ async def _counted(settings: Settings, data: DataDir, expected: Sequence[Resourc
         "resources": dict(sorted(Counter(one.kind for one in found).items())),
         "messages": {
             one["uid"]: {"space": one["space"], "address": one["name"], "stored": one["stored"]}
-            for one in figures
+            for one in statistics
             if one["stored"]
         },
     }
@@ -170,7 +170,7 @@ def _without_version(resource: Resource) -> Document:
     return resource.with_metadata(resource_version=None).document()
 
 
-def _figures(data: DataDir, resources: Sequence[Resource]) -> list[Document]:
+def _statistics(data: DataDir, resources: Sequence[Resource]) -> list[Document]:
     compiler = Compiler()
     for one in resources:
         compiler.put(one.key, one)
@@ -178,7 +178,7 @@ def _figures(data: DataDir, resources: Sequence[Resource]) -> list[Document]:
     node = Node(workers=1, decoy_secret=ensure_token(data.decoy), journal=data.journal)
     try:
         node.apply(compiler.plan(1))
-        figures: list[Document] = node.stats()["addresses"]
-        return figures
+        statistics: list[Document] = node.stats()["addresses"]
+        return statistics
     finally:
         node.stop(1.0)

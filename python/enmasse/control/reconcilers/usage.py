@@ -59,12 +59,12 @@ class UsageReconciler:
         """Record the traffic until now."""
         self.note(await self._engine.usage())
 
-    def note(self, figures: Sequence[SpaceStatistics]) -> None:
+    def note(self, statistics: Sequence[SpaceStatistics]) -> None:
         """Record the traffic of spaces. Requests a pass when an allowance becomes used up or
         available again, which only the Plan tells the engine.
         """
         now = self._clock.now()
-        moved = self._book.count(figures, self._allowance_of, now)
+        moved = self._book.count(statistics, self._allowance_of, now)
         # For other spaces only a changed plan matters, which a pass handles.
         among = moved | self._exhausted.keys()
         exhausted = self._book.exhausted(self._allowance_of, now, among) if among else {}

@@ -175,7 +175,7 @@ def _pending(folder: str, producer: str, batch: int) -> tuple[Any, str]:
 
 
 def stage_rejected(folder: str, task: TaskOfBatch, table: pyarrow.Table) -> None:
-    """Write rejected rows to where `keep_rejected` finds them, whatever becomes of their task."""
+    """Write rejected rows for `commit_rejected`, which finds them even if their task fails."""
     files, pending = _pending(folder, str(task.producer), task.batch)
     files.create_dir(pending, recursive=True)
     name = f"{pending}/{task.task}-{table.column('row')[0].as_py():010}.arrow"

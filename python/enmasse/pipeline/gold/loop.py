@@ -7,7 +7,7 @@ from pathlib import Path
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Unavailable
-from enmasse.pipeline.failures import Trouble, summary
+from enmasse.pipeline.failures import Failure, summary
 from enmasse.pipeline.gold.query import GoldQuery
 from enmasse.pipeline.session import see_log
 
@@ -43,12 +43,12 @@ class GoldLoop:
         self._thread = threading.Thread(target=self._run, name="gold", daemon=True)
         self._steps = 0
         self._long_due_s = clock.monotonic()
-        self._trouble: Trouble | None = None
+        self._failure: Failure | None = None
 
     @property
-    def trouble(self) -> Trouble | None:
+    def failure(self) -> Failure | None:
         """The error of the last turn, if it failed."""
-        return self._trouble
+        return self._failure
 
     def start(self) -> None:
         """Run until `close`."""
@@ -66,8 +66,8 @@ class GoldLoop:
     def finish(self) -> None:
         """Update gold completely; raise the error if that fails."""
         self._turn(self._query.catch_up)
-        if self._trouble is not None:
-            raise self._trouble.error
+        if self._failure is not None:
+            raise self._failure.error
 
     def turn(self) -> None:
         """Process new readings, and maintenance that is due."""
@@ -80,8 +80,8 @@ class GoldLoop:
             self.turn()
             took_s = self._clock.monotonic() - start_s
             pause_s = max(0.0, self._every_s - took_s)
-            if self._trouble is not None:
-                pause_s = self._trouble.pause_s()
+            if self._failure is not None:
+                pause_s = self._failure.pause_s()
 
     def _advance(self) -> None:
         while not self._stop.is_set() and self._query.step():
@@ -100,13 +100,13 @@ class GoldLoop:
             if not self._stop.is_set():
                 self._failed(error)
         else:
-            self._trouble = None
+            self._failure = None
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, EnMasseError):
             text = f"gold: the query failed: {summary(error)}{see_log(self._log_file)}"
             error = Unavailable(Code.NOT_AVAILABLE, text)
-        before = self._trouble
-        self._trouble = Trouble.after(before, error, self._clock)
+        before = self._failure
+        self._failure = Failure.after(before, error, self._clock)
         if before is None or str(before.error) != str(error):
             log.warning("%s; sources continue", error)

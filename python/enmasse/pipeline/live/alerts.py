@@ -20,7 +20,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Missing
 from enmasse.native import Outbox
 from enmasse.pipeline.connector.options import Writing
-from enmasse.pipeline.failures import Trouble
+from enmasse.pipeline.failures import Failure
 from enmasse.resources.pipeline import Detector
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Address:
     """The state of an address of a source: its sending task, and its last error."""
 
     task: "Future[None] | None" = None
-    trouble: Trouble | None = None
+    failure: Failure | None = None
     due_s: float = float("-inf")
 
 
@@ -80,7 +80,7 @@ class AlertSender:
         self._clock = clock
         self._addresses: dict[tuple[str, str], _Address] = defaultdict(_Address)
         self._pool = ThreadPoolExecutor(CONCURRENT_MAX, "alerts")
-        self._recorded: dict[str, Trouble] | None = None
+        self._recorded: dict[str, Failure] | None = None
 
     def start_pending(self) -> None:
         """Start to send pending alerts, within the limit of concurrency, and return at once.
@@ -97,7 +97,7 @@ class AlertSender:
         for gone in self._addresses.keys() - pending.keys():
             if self._addresses[gone].task is None:
                 del self._addresses[gone]
-        self._record_troubles()
+        self._record_failures()
         for key in sorted(pending, key=lambda key: (self._tries(key), key)):
             # the document may have lost the source of pending alerts
             if key[0] in self._servers and key not in tried and self._has_room(key):
@@ -124,15 +124,15 @@ class AlertSender:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _tries(self, key: tuple[str, str]) -> int:
-        trouble = self._addresses[key].trouble
-        return 0 if trouble is None else trouble.tries + 1
+        failure = self._addresses[key].failure
+        return 0 if failure is None else failure.tries + 1
 
     def _has_room(self, key: tuple[str, str]) -> bool:
         address = self._addresses[key]
         if address.task is not None or self._clock.monotonic() < address.due_s:
             return False
         busy = sum(1 for one in self._addresses.values() if one.task is not None)
-        return busy < CONCURRENT_MAX - (address.trouble is not None)
+        return busy < CONCURRENT_MAX - (address.failure is not None)
 
     def _collect(self) -> None:
         """Collect the results of tasks."""
@@ -143,23 +143,23 @@ class AlertSender:
             try:
                 task.result()
             except EnMasseError as error:
-                before = address.trouble
+                before = address.failure
                 if before is None or str(before.error) != str(error):
                     log.warning("alerts to %s are pending: %s", name, error)
-                address.trouble = Trouble.after(before, error, self._clock)
-                address.due_s = self._clock.monotonic() + address.trouble.pause_s(PAUSES_S)
+                address.failure = Failure.after(before, error, self._clock)
+                address.due_s = self._clock.monotonic() + address.failure.pause_s(PAUSES_S)
             else:
-                address.trouble = None
+                address.failure = None
 
-    def _record_troubles(self) -> None:
+    def _record_failures(self) -> None:
         """Record failing addresses in live state."""
         found = {
-            name: address.trouble
+            name: address.failure
             for (_, name), address in self._addresses.items()
-            if address.trouble is not None
+            if address.failure is not None
         }
         if found != self._recorded:
-            self._live.record_troubles("address", found)
+            self._live.record_failures("address", found)
             self._recorded = found
 
     def _send_pending(self, source: str, query_id: str, address: str) -> None:

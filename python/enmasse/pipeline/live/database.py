@@ -22,7 +22,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.pipeline import failures
 from enmasse.pipeline.detect import detectors
-from enmasse.pipeline.failures import Trouble
+from enmasse.pipeline.failures import Failure
 from enmasse.pipeline.live import alerts, commits, retention, updates
 from enmasse.pipeline.live.access import Access, LocalAccess, ServerAccess
 from enmasse.pipeline.live.schema import (
@@ -30,11 +30,11 @@ from enmasse.pipeline.live.schema import (
     ANOMALIES,
     DEVICES,
     DOCUMENTS,
+    FAILURES,
     LATEST,
     PROGRESS,
     SESSIONS,
     STATES,
-    TROUBLES,
     USAGE,
     WRITTEN,
     create_tables,
@@ -196,16 +196,16 @@ class Live:
                 " database: postgresql://USER@HOST/DATABASE",
             )
 
-    def record_troubles(self, kind: str, troubles: Mapping[str, Trouble]) -> None:
+    def record_failures(self, kind: str, failures: Mapping[str, Failure]) -> None:
         """Replace the errors of a kind, `source`, `address` or `gold`, by name."""
         rows = [
             {"kind": kind, "name": name, "error": str(one.error), "tries": one.tries}
             | {"since_us": int(one.since.timestamp() * US_PER_S)}
-            for name, one in troubles.items()
+            for name, one in failures.items()
         ]
         with self._begin() as connection:
-            connection.execute(sa.delete(TROUBLES).where(TROUBLES.c.kind == kind))
-            upsert(connection, TROUBLES, rows)
+            connection.execute(sa.delete(FAILURES).where(FAILURES.c.kind == kind))
+            upsert(connection, FAILURES, rows)
 
     def documents(self) -> dict[str, str]:
         """Return the recorded parts of documents."""
@@ -327,7 +327,7 @@ class Live:
                 "openIncidents": number(sa.select(count).where(ANOMALIES.c.ended_us.is_(None))),
                 "alerts": {"waiting": 0, "sent": 0, "rejected": 0} | by(kind, count),
                 "written": dict(written),
-                "troubles": self._troubles(connection),
+                "troubles": self._recorded_failures(connection),
                 "state": {
                     one.name: number(sa.select(count).select_from(one))
                     for one in (LATEST, DEVICES, SESSIONS, STATES)
@@ -335,9 +335,9 @@ class Live:
             }
 
     @staticmethod
-    def _troubles(connection: sa.Connection) -> dict[str, dict[str, Any]]:
+    def _recorded_failures(connection: sa.Connection) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {"source": {}, "address": {}, "gold": {}}
-        for row in connection.execute(sa.select(TROUBLES).order_by(*TROUBLES.primary_key)):
+        for row in connection.execute(sa.select(FAILURES).order_by(*FAILURES.primary_key)):
             since = datetime.fromtimestamp(row.since_us / US_PER_S, UTC).isoformat(
                 timespec="seconds"
             )

@@ -112,7 +112,7 @@ WRITTEN = sa.Table(
 )
 """Rows of a source written to tables, sinks (`sinks/NAME`) and live state."""
 
-TROUBLES = sa.Table(
+FAILURES = sa.Table(
     "troubles",
     METADATA,
     *(_key("kind"), _key("name"), _col("error", sa.String), _col("since_us"), _col("tries")),
