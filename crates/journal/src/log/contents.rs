@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use super::frame::COPY;
-use super::record::{Line, Record, SeqRange};
+use super::record::{Line, Record, SeqRange, Target};
 use super::wire::{Take, put_varint};
 
 /// Numbers of one queue.
@@ -40,8 +40,11 @@ pub(super) struct Contents {
 
 impl Contents {
     /// The contents that follow from some lines of a segment's index.
+    ///
+    /// It runs on the journal's thread for each stored message, so each line is decoded once.
     pub(super) fn of(lines: &[u8]) -> Self {
         let mut contents = Self::default();
+        let mut stored = Vec::new();
         let mut newest: BTreeMap<u32, &[u8]> = BTreeMap::new();
         // Consecutive messages usually belong to one queue, which is then looked up once.
         let mut current = (0, Listing::default(), &[][..]);
@@ -56,6 +59,7 @@ impl Contents {
                         if flags & COPY == 0 && !target.head.is_empty() {
                             current.2 = target.head;
                         }
+                        stored.push(target);
                     }
                 }
                 Some(Record::Remove(removed)) => {
@@ -80,11 +84,12 @@ impl Contents {
             listing.normalize();
             listing.newest = newest.get(queue).map_or_else(Vec::new, |head| head.to_vec());
         }
-        contents.find_oldest(lines);
+        contents.find_oldest(&stored);
         contents
     }
 
     /// Makes the listing of another queue the current one.
+    #[inline]
     fn switch_to<'a>(
         &mut self,
         queue: u32,
@@ -103,16 +108,14 @@ impl Contents {
     }
 
     /// Sets the head of each queue's first message. Most of them are near the beginning.
-    fn find_oldest(&mut self, lines: &[u8]) {
+    fn find_oldest(&mut self, stored: &[Target<'_>]) {
         let firsts = self.queues.iter().filter_map(|(queue, listing)| Some((*queue, listing.messages.first()?.first)));
         let mut missing: BTreeMap<u32, u64> = firsts.collect();
-        let mut take = Take::new(lines);
-        while !missing.is_empty()
-            && let Some(line) = Line::take(&mut take)
-        {
-            let Line::Frame { kind, meta, .. } = line else { continue };
-            let Some(Record::Message(targets)) = Record::decode(kind, meta) else { continue };
-            for target in targets.filter(|target| missing.get(&target.queue) == Some(&target.seq)).collect::<Vec<_>>() {
+        for target in stored {
+            if missing.is_empty() {
+                break;
+            }
+            if missing.get(&target.queue) == Some(&target.seq) {
                 missing.remove(&target.queue);
                 self.queues.entry(target.queue).or_default().oldest = target.head.to_vec();
             }
@@ -214,6 +217,7 @@ impl Listing {
 }
 
 /// Appends a range. Numbers usually ascend, so the last range is extended.
+#[inline]
 fn append(ranges: &mut Vec<SeqRange>, range: SeqRange) {
     match ranges.last_mut() {
         Some(last) if last.last.checked_add(1) == Some(range.first) => last.last = range.last,

@@ -62,6 +62,7 @@ pub(super) enum Record<'a> {
 
 impl<'a> Record<'a> {
     /// Decodes a meta; `None` for an unknown kind or an invalid layout.
+    #[inline]
     pub(super) fn decode(kind: u8, meta: &'a [u8]) -> Option<Self> {
         let mut take = Take::new(meta);
         Some(match kind {
@@ -101,6 +102,7 @@ pub(super) struct Targets<'a> {
 impl<'a> Iterator for Targets<'a> {
     type Item = Target<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Target<'a>> {
         self.left = self.left.checked_sub(1)?;
         let queue = self.take.varint_u32()?;
@@ -129,6 +131,7 @@ pub(super) struct Ranges<'a> {
 impl Iterator for Ranges<'_> {
     type Item = SeqRange;
 
+    #[inline]
     fn next(&mut self) -> Option<SeqRange> {
         self.left = self.left.checked_sub(1)?;
         let first = self.end.checked_add(self.take.varint()?)?;
@@ -230,6 +233,7 @@ impl<'a> Line<'a> {
     }
 
     /// The next line; `None` at the end or at an invalid layout.
+    #[inline]
     pub(super) fn take(take: &mut Take<'a>) -> Option<Self> {
         let first = take.byte()?;
         if first == GAP {

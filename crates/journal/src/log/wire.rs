@@ -27,19 +27,27 @@ impl<'a> Take<'a> {
         self.rest.len()
     }
 
+    #[inline]
     pub(super) fn byte(&mut self) -> Option<u8> {
         let (&first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(first)
     }
 
+    #[inline]
     pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
         Some(taken)
     }
 
+    #[inline]
     pub(super) fn varint(&mut self) -> Option<u64> {
+        // Most numbers have one byte.
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Some((*byte).into());
+        }
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -56,6 +64,7 @@ impl<'a> Take<'a> {
     }
 
     /// A varint that fits a `u32`.
+    #[inline]
     pub(super) fn varint_u32(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }
