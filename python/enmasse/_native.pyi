@@ -354,6 +354,9 @@ class Stream:
         if the address is not a stream; otherwise the error of the server.
         """
 
+    def space(self) -> str | None:
+        """Return the address space: that of the options, else the one that the server announced."""
+
     def offset_at(self, partition: int, time_ms: int) -> int | None:
         """Return the first offset at or after a time (milliseconds since 1970), or None.
 
@@ -486,6 +489,12 @@ class Intake:
 
     def known(self) -> int:
         """Return the number of known identities."""
+
+    def space(self) -> str | None:
+        """Return the address space: that of the options, else the one that the server announced.
+
+        None while there is no connection.
+        """
 
     def depth(self) -> int | None:
         """Return the number of available messages, None if unknown. Raises as `pull`."""

@@ -295,6 +295,10 @@ class Stream:
         with translated():
             return _object(self._stream.state())
 
+    def space(self) -> str | None:
+        """Return the address space: that of the options, else the one that the server announced."""
+        return self._stream.space()
+
     def offset_at(self, partition: int, time_ms: int) -> int | None:
         """Return the first offset at or after a time, or None."""
         with translated():
@@ -422,6 +426,10 @@ class Intake:
     def known(self) -> int:
         """Return the number of known identities."""
         return self._intake.known()
+
+    def space(self) -> str | None:
+        """Return the address space as `Stream.space`; None while there is no connection."""
+        return self._intake.space()
 
     def depth(self) -> int | None:
         """Return the number of waiting messages; None if the server does not report it."""

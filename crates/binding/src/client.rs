@@ -216,7 +216,7 @@ fn owned(fd: RawFd) -> PyResult<OwnedFd> {
 
 fn event_tuple(py: Python<'_>, event: Event) -> PyResult<Bound<'_, PyTuple>> {
     match event {
-        Event::Opened { properties, .. } => {
+        Event::Opened { properties } => {
             let properties: Vec<_> = properties.into_iter().map(|(name, value)| (Value::Symbol(name), value)).collect();
             ("opened", to_python(py, Classes::get(py)?, Value::Map(properties))?).into_pyobject(py)
         }

@@ -36,7 +36,7 @@ impl Replay {
     fn fill(&mut self) -> Option<Rows> {
         let Self { messages, batch, done } = self;
         let mut size = 0;
-        while *done < messages.rows() && batch.rows() < ROWS && size < SIZE {
+        while *done < messages.rows() && batch.rows() < ROWS && size + batch.expanded() < SIZE {
             batch.replay(messages, *done);
             size += messages.size(*done);
             *done += 1;

@@ -25,9 +25,7 @@ struct Source {
     urls: Vec<String>,
     client: Options,
     address: String,
-    /// accepted and ignored: the reader of the spool sets the column `space`
-    #[serde(rename = "space")]
-    _space: Option<String>,
+    space: Option<String>,
     selector: Option<String>,
     silence_ms: u64,
 }
@@ -36,6 +34,8 @@ struct Source {
 #[pyclass(module = "enmasse._native")]
 pub(crate) struct Intake {
     options: SourceOptions,
+    /// the address space: that of the options, else the one that the server announces
+    space: Option<String>,
     /// key of the identities
     key: [u8; 16],
     queue: Option<Queue>,
@@ -58,7 +58,14 @@ impl Intake {
             silence: Duration::from_millis(source.silence_ms),
         };
         let key = u128::from_str_radix(key, 16).map_err(|_| invalid("key: it must have 32 hexadecimal digits"))?;
-        Ok(Self { options, key: key.to_be_bytes(), queue: None, seen: RecentIds::default(), pulled: Vec::new() })
+        Ok(Self {
+            options,
+            space: source.space,
+            key: key.to_be_bytes(),
+            queue: None,
+            seen: RecentIds::default(),
+            pulled: Vec::new(),
+        })
     }
 
     fn pull(&mut self, py: Python<'_>, first: u64, rows: u32, size: usize) -> PyResult<Segment> {
@@ -93,6 +100,10 @@ impl Intake {
         let ids = found.map_err(|error| client_error(&error))?;
         ids.iter().for_each(|id| self.seen.add(*id));
         Ok(PyBytes::new(py, ids.as_flattened()).unbind())
+    }
+
+    fn space(&self) -> Option<&str> {
+        self.space.as_deref().or_else(|| self.queue.as_ref()?.space())
     }
 
     fn keep(&mut self, count: usize) {
@@ -241,7 +252,7 @@ impl Spooled {
         let (mut size, mut next_offset) = (0, options.from);
         for message in packed.records(file).skip(*done) {
             let offset = packed.offsets.start + *done as u64;
-            if offset >= options.to || batch.rows() >= ROWS || size >= SIZE {
+            if offset >= options.to || batch.rows() >= ROWS || size + batch.expanded() >= SIZE {
                 break;
             }
             *done += 1;

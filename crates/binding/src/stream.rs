@@ -73,7 +73,9 @@ impl Stream {
             silence: Duration::from_millis(source.silence_ms),
         };
         let stream = py.detach(|| enmasse_client::Stream::connect(options)).map_err(|error| client_error(&error))?;
-        let (space, address) = (source.space, source.address);
+        // the space that the server announces, unless an option names it
+        let space = source.space.or_else(|| stream.space().map(str::to_owned));
+        let address = source.address;
         Ok(Self { stream, space, address, partition: 0, batch: None, full: VecDeque::new() })
     }
 
@@ -104,6 +106,10 @@ impl Stream {
         py.detach(|| self.fill()).map_err(|error| client_error(&error))
     }
 
+    fn space(&self) -> Option<&str> {
+        self.space.as_deref()
+    }
+
     fn missing(&self) -> u64 {
         self.stream.missing()
     }
@@ -125,7 +131,7 @@ impl Stream {
                 batch.push(&origin, message);
                 size += message.len();
                 next_offset = offset + 1;
-                if batch.rows() >= ROWS || size >= SIZE {
+                if batch.rows() >= ROWS || size + batch.expanded() >= SIZE {
                     full.push_back(Rows { batch: batch.finish(), next_offset, size: std::mem::take(&mut size) });
                 }
             })?;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use enmasse_amqp::types::{Fields, Value};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ErrorKind;
@@ -48,11 +49,32 @@ pub(crate) fn applies_selector(options: &SourceOptions, filters: &[String]) -> R
     Err(Error::invalid("selector: the server does not apply it; filter the result instead"))
 }
 
+/// What a server's `open` says about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// the name of the software
+    pub(crate) product: Option<String>,
+    /// the address space of the connection, which EnMasse announces
+    pub(crate) space: Option<String>,
+}
+
+impl Identity {
+    fn of(properties: &Fields) -> Self {
+        let text = |wanted: &str| {
+            properties.iter().find_map(|(name, value)| match value {
+                Value::String(text) if name.as_str() == wanted => Some(text.clone()),
+                _ => None,
+            })
+        };
+        Self { product: text("product"), space: text("enmasse:space") }
+    }
+}
+
 /// Connects to the first server that answers; returns also its identity.
 ///
 /// # Errors
 /// That of the last server that was tried; `Invalid` if none is named.
-pub(crate) fn connect(servers: &[ClientOptions]) -> Result<(Client, Option<String>), Error> {
+pub(crate) fn connect(servers: &[ClientOptions]) -> Result<(Client, Identity), Error> {
     let mut last = Error::invalid("servers: the list is empty");
     for server in servers {
         match open(server) {
@@ -65,19 +87,19 @@ pub(crate) fn connect(servers: &[ClientOptions]) -> Result<(Client, Option<Strin
     Err(last)
 }
 
-fn open(server: &ClientOptions) -> Result<(Client, Option<String>), Error> {
+fn open(server: &ClientOptions) -> Result<(Client, Identity), Error> {
     let client = Client::connect(server)?;
     // the client reports its own time-out before this one
     let time_limit = server.connect_time_out + Duration::from_secs(5);
-    let mut says = None;
+    let mut identity = Identity::default();
     for event in wait(&client, time_limit)? {
         match event {
             Event::Closed { reason } => return Err(closing_error(&server.url.server(), reason)),
-            Event::Opened { product, .. } => says = product,
+            Event::Opened { properties } => identity = Identity::of(&properties),
             _ => {}
         }
     }
-    Ok((client, says))
+    Ok((client, identity))
 }
 
 /// The next events, at least one.

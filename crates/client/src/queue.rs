@@ -36,6 +36,7 @@ struct ManagementLinks {
 pub struct Queue {
     client: Client,
     options: SourceOptions,
+    space: Option<String>,
     link: Handle,
     /// the server is EnMasse
     is_enmasse: bool,
@@ -54,18 +55,25 @@ impl Queue {
     /// The error of the last server tried, errors of the address, and `Invalid` if it is not a
     /// queue or the server does not apply the selector.
     pub fn connect(options: SourceOptions) -> Result<Self, Error> {
-        let (client, product) = connect(&options.servers)?;
+        let (client, server) = connect(&options.servers)?;
         let wanted = LinkOptions {
             selector: options.selector.clone(),
             capabilities: vec![QUEUE.to_owned()],
             ..LinkOptions::default()
         };
         let link = client.attach_receiver(Some(options.address.clone()), wanted)?;
-        let is_enmasse = product.as_deref() == Some(PRODUCT);
+        let is_enmasse = server.product.as_deref() == Some(PRODUCT);
         let (held, management) = (None, None);
-        let mut queue = Self { client, options, link, is_enmasse, held, messages: 0, size: 0, management };
+        let mut queue =
+            Self { client, options, space: server.space, link, is_enmasse, held, messages: 0, size: 0, management };
         queue.attached()?;
         Ok(queue)
+    }
+
+    /// The address space that the server announced.
+    #[must_use]
+    pub fn space(&self) -> Option<&str> {
+        self.space.as_deref()
     }
 
     fn attached(&mut self) -> Result<(), Error> {

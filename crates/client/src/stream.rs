@@ -46,6 +46,7 @@ struct Reading {
 pub struct Stream {
     client: Client,
     options: SourceOptions,
+    space: Option<String>,
     reading: Option<Reading>,
     missing: u64,
 }
@@ -56,8 +57,14 @@ impl Stream {
     /// # Errors
     /// That of the last server that was tried; `Invalid` if none is named.
     pub fn connect(options: SourceOptions) -> Result<Self, Error> {
-        let (client, _) = connect(&options.servers)?;
-        Ok(Self { client, options, reading: None, missing: 0 })
+        let (client, server) = connect(&options.servers)?;
+        Ok(Self { client, options, space: server.space, reading: None, missing: 0 })
+    }
+
+    /// The address space that the server announced.
+    #[must_use]
+    pub fn space(&self) -> Option<&str> {
+        self.space.as_deref()
     }
 
     /// The current contents of the stream. If the server does not report partitions, one is

@@ -34,6 +34,7 @@ pub struct Batch {
     envelope: Vec<(usize, Part)>,
     fields: Fields,
     rows: usize,
+    expanded: usize,
     marked: u64,
 }
 
@@ -52,7 +53,7 @@ impl Batch {
             }
         }
         let columns = declared.items.iter().map(|item| Column::new(item.kind)).collect();
-        Self { declared, columns, envelope, fields, rows: 0, marked: 0 }
+        Self { declared, columns, envelope, fields, rows: 0, expanded: 0, marked: 0 }
     }
 
     /// Rows so far.
@@ -65,6 +66,12 @@ impl Batch {
     #[must_use]
     pub fn size(&self) -> usize {
         self.columns.iter().map(Column::size).sum()
+    }
+
+    /// Bytes of decompressed bodies in the batch: they may be a thousand times those received.
+    #[must_use]
+    pub fn expanded(&self) -> usize {
+        self.expanded
     }
 
     /// Messages since the creation of the batch that became a single row with a reason.
@@ -98,7 +105,7 @@ impl Batch {
 
     fn decode(&mut self, parts: &Parts<'_>) -> usize {
         let result = if self.declared.decode.is_some() {
-            body::decode(&self.declared, &self.fields, &mut self.columns, parts)
+            body::decode(&self.declared, &self.fields, &mut self.columns, parts, &mut self.expanded)
                 .and_then(|count| self.fits(count, parts))
         } else if parts.is_malformed() {
             Err("the bytes are not an AMQP message".to_owned())
@@ -165,6 +172,7 @@ impl Batch {
     /// Returns the rows and empties the batch.
     #[must_use]
     pub fn finish(&mut self) -> RecordBatch {
+        self.expanded = 0;
         let columns = self.columns.iter_mut().map(Column::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
         RecordBatch::try_new_with_options(self.declared.schema(), columns, &options)

@@ -1,7 +1,7 @@
 //! The columns that every message has, for any body.
 
 use enmasse_amqp::codec::decode_value;
-use enmasse_amqp::codec::scan::{Broken, Elements, Scalar, scalar, sections};
+use enmasse_amqp::codec::scan::{Broken, Elements, Scalar, scalar, sections, type_of};
 
 use crate::batch::Origin;
 use crate::column::{Column, Type};
@@ -30,10 +30,17 @@ pub(crate) enum Part {
     Annotations,
     Body,
     BodyKind,
+    UserId,
+    ContentEncoding,
+    CreationTime,
+    AbsoluteExpiryTime,
+    GroupSequence,
+    ReplyToGroupId,
+    ApplicationPropertyTypes,
 }
 
 /// All parts with their column names, in the order of a table.
-pub(crate) const ENVELOPE: [(&str, Part); 20] = [
+pub(crate) const ENVELOPE: [(&str, Part); 27] = [
     ("space", Part::Space),
     ("address", Part::Address),
     ("partition", Part::Partition),
@@ -54,17 +61,24 @@ pub(crate) const ENVELOPE: [(&str, Part); 20] = [
     ("annotations", Part::Annotations),
     ("body", Part::Body),
     ("body_kind", Part::BodyKind),
+    ("user_id", Part::UserId),
+    ("content_encoding", Part::ContentEncoding),
+    ("creation_time", Part::CreationTime),
+    ("absolute_expiry_time", Part::AbsoluteExpiryTime),
+    ("group_sequence", Part::GroupSequence),
+    ("reply_to_group_id", Part::ReplyToGroupId),
+    ("application_property_types", Part::ApplicationPropertyTypes),
 ];
 
 impl Part {
     pub(crate) fn kind(self) -> Type {
         match self {
             Self::Partition | Self::Priority => Type::Int,
-            Self::Offset | Self::Ttl | Self::DeliveryCount => Type::Long,
-            Self::EnqueuedTime => Type::Timestamp,
+            Self::Offset | Self::Ttl | Self::DeliveryCount | Self::GroupSequence => Type::Long,
+            Self::EnqueuedTime | Self::CreationTime | Self::AbsoluteExpiryTime => Type::Timestamp,
             Self::Durable => Type::Boolean,
-            Self::ApplicationProperties | Self::Annotations => Type::Map,
-            Self::Body => Type::Binary,
+            Self::ApplicationProperties | Self::Annotations | Self::ApplicationPropertyTypes => Type::Map,
+            Self::Body | Self::UserId => Type::Binary,
             _ => Type::Text,
         }
     }
@@ -144,9 +158,14 @@ pub(crate) struct Parts<'a> {
     subject: Option<&'a str>,
     reply_to: Option<&'a str>,
     correlation_id: Option<Scalar<'a>>,
+    user_id: Option<&'a [u8]>,
     pub(crate) content_type: Option<&'a str>,
+    pub(crate) content_encoding: Option<&'a str>,
+    absolute_expiry_time_ms: Option<i64>,
     creation_time_ms: Option<i64>,
     group_id: Option<&'a str>,
+    group_sequence: Option<u64>,
+    reply_to_group_id: Option<&'a str>,
     offset: Option<u64>,
     partition: Option<u64>,
     pub(crate) enqueued_time_ms: Option<i64>,
@@ -159,8 +178,14 @@ impl<'a> Parts<'a> {
     }
 
     /// The stored parts of a message that decoding needs.
-    pub(crate) fn from_stored(content_type: Option<&'a str>, enqueued_us: Option<i64>, body: Body<'a>) -> Self {
-        Self { content_type, enqueued_time_ms: enqueued_us.map(|micros| micros / 1000), body, ..Self::default() }
+    pub(crate) fn from_stored(
+        content_type: Option<&'a str>,
+        content_encoding: Option<&'a str>,
+        enqueued_us: Option<i64>,
+        body: Body<'a>,
+    ) -> Self {
+        let enqueued_time_ms = enqueued_us.map(|micros| micros / 1000);
+        Self { content_type, content_encoding, enqueued_time_ms, body, ..Self::default() }
     }
 
     fn read(message: &'a [u8]) -> Result<Self, Broken> {
@@ -222,21 +247,26 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// 3.2.4, up to the last field that is a column.
+    /// 3.2.4.
     fn properties(&mut self, value: &'a [u8]) -> Result<(), Broken> {
         let mut fields = Elements::of_list(value)?;
         let mut next = || if fields.left() > 0 { fields.scalar() } else { Ok(Scalar::Null) };
         self.message_id = some(next()?);
-        next()?;
+        self.user_id = match next()? {
+            Scalar::Binary(bytes) => Some(bytes),
+            _ => None,
+        };
         self.to = words(next()?);
         self.subject = words(next()?);
         self.reply_to = words(next()?);
         self.correlation_id = some(next()?);
         self.content_type = words(next()?);
-        next()?;
-        next()?;
+        self.content_encoding = words(next()?);
+        self.absolute_expiry_time_ms = timestamp(next()?);
         self.creation_time_ms = timestamp(next()?);
         self.group_id = words(next()?);
+        self.group_sequence = unsigned(next()?);
+        self.reply_to_group_id = words(next()?);
         Ok(())
     }
 
@@ -277,10 +307,7 @@ impl<'a> Parts<'a> {
                 put_number(column, said.or(origin.partition.map(u64::from)));
             }
             Part::Offset => put_number(column, origin.offset.or(self.offset)),
-            Part::EnqueuedTime => match self.enqueued_time_ms.and_then(|millis| millis.checked_mul(1000)) {
-                Some(micros) => column.integer_or_null(micros),
-                None => column.null(),
-            },
+            Part::EnqueuedTime => put_time(column, self.enqueued_time_ms),
             Part::MessageId => put_scalar(column, self.message_id),
             Part::CorrelationId => put_scalar(column, self.correlation_id),
             Part::Subject => put_text(column, self.subject),
@@ -296,6 +323,16 @@ impl<'a> Parts<'a> {
             Part::Annotations => put_map(column, self.annotations),
             Part::Body => self.put_body(column),
             Part::BodyKind => column.text(self.body.name()),
+            Part::UserId => match self.user_id {
+                Some(bytes) => column.bytes(bytes),
+                None => column.null(),
+            },
+            Part::ContentEncoding => put_text(column, self.content_encoding),
+            Part::CreationTime => put_time(column, self.creation_time_ms),
+            Part::AbsoluteExpiryTime => put_time(column, self.absolute_expiry_time_ms),
+            Part::GroupSequence => put_number(column, self.group_sequence),
+            Part::ReplyToGroupId => put_text(column, self.reply_to_group_id),
+            Part::ApplicationPropertyTypes => put_types(column, self.application_properties),
         }
     }
 
@@ -345,6 +382,13 @@ fn put_text(column: &mut Column, value: Option<&str>) {
     }
 }
 
+fn put_time(column: &mut Column, millis: Option<i64>) {
+    match millis.and_then(|millis| millis.checked_mul(1000)) {
+        Some(micros) => column.integer_or_null(micros),
+        None => column.null(),
+    }
+}
+
 fn put_scalar(column: &mut Column, value: Option<Scalar<'_>>) {
     match value {
         Some(value) => column.write(|out| text::scalar(out, value)),
@@ -360,17 +404,26 @@ fn put_number(column: &mut Column, value: Option<u64>) {
     }
 }
 
-/// A map with an unreadable entry keeps the entries before it.
 fn put_map(column: &mut Column, encoded: Option<&[u8]>) {
+    put_entries(column, encoded, |values, value| match scalar(value) {
+        Ok(Scalar::Null) => values.null(),
+        _ => values.write(|out| put_any(out, value)),
+    });
+}
+
+/// The AMQP type of each application property, because its value is text in `put_map`.
+fn put_types(column: &mut Column, encoded: Option<&[u8]>) {
+    put_entries(column, encoded, |types, value| types.text(type_of(value)));
+}
+
+/// A map with an unreadable entry keeps the entries before it.
+fn put_entries(column: &mut Column, encoded: Option<&[u8]>, put: impl Fn(&mut Column, &[u8])) {
     let Some(Ok(mut entries)) = encoded.map(Elements::of_map) else { return column.null() };
     column.map(|keys, values| {
         while entries.left() > 1 {
             let (Ok(key), Ok(value)) = (entries.encoded(), entries.encoded()) else { break };
             keys.write(|out| put_any(out, key));
-            match scalar(value) {
-                Ok(Scalar::Null) => values.null(),
-                _ => values.write(|out| put_any(out, value)),
-            }
+            put(values, value);
         }
     });
 }

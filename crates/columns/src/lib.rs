@@ -7,8 +7,8 @@
 //! column `_error`, never omitted. It uses no socket, file, clock or thread: the time of a message
 //! comes from the message.
 //!
-//! Bounds: [`COLUMNS_MAX`] columns, [`RECORDS_MAX`] rows of one message, [`ROWS_SIZE_MAX`] bytes of
-//! those rows, and [`repeated_size_max`] bytes of content that each row of a message repeats, so
+//! Bounds: [`COLUMNS_MAX`] columns, [`BODY_SIZE_MAX`] bytes of a decompressed body, [`RECORDS_MAX`]
+//! rows of one message, [`ROWS_SIZE_MAX`] bytes of those rows, and [`repeated_size_max`] bytes of content that each row of a message repeats, so
 //! that small messages cannot cause huge batches; values nest [`DEPTH_MAX`] deep in CBOR and 128
 //! deep in JSON. Beyond them a message is one row with its reason.
 
@@ -30,6 +30,8 @@ pub use replay::Replay;
 
 /// Rows that one message can become.
 pub const RECORDS_MAX: usize = 65_536;
+/// Bytes of a decompressed body.
+pub const BODY_SIZE_MAX: usize = 64 << 20;
 /// Bytes that the rows of one message can take.
 pub const ROWS_SIZE_MAX: usize = 64 << 20;
 

@@ -6,6 +6,7 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, MapArray, RecordBatch, StringArray, StructArray,
+    TimestampMicrosecondArray,
 };
 use arrow_schema::{DataType, TimeUnit};
 use enmasse_amqp::codec::decode_value;
@@ -21,9 +22,10 @@ const DELAY: &str = "x-opt-delivery-delay";
 /// Annotations that servers add to a message on delivery: they are not written back.
 const STAMPED: [&str; 4] = ["x-stream-offset", "x-opt-partition", "x-opt-enqueued-time", SEQUENCE];
 /// Columns of a message that was read that are not written back either.
-const IGNORED: [&str; 5] = ["space", "partition", "offset", "enqueued_time", "delivery_count"];
+const IGNORED: [&str; 6] =
+    ["space", "partition", "offset", "enqueued_time", "delivery_count", "application_property_types"];
 /// The columns that a message is built from, with their possible types.
-const KNOWN: [(&str, &str); 16] = [
+const KNOWN: [(&str, &str); 22] = [
     ("address", "string"),
     ("body", "string or binary"),
     ("body_kind", "string"),
@@ -34,6 +36,12 @@ const KNOWN: [(&str, &str); 16] = [
     ("reply_to", "string"),
     ("content_type", "string"),
     ("group_id", "string"),
+    ("group_sequence", "an integer"),
+    ("reply_to_group_id", "string"),
+    ("user_id", "string or binary"),
+    ("content_encoding", "string"),
+    ("creation_time", "timestamp"),
+    ("absolute_expiry_time", "timestamp"),
     ("durable", "boolean"),
     ("priority", "an integer"),
     ("ttl", "an integer"),
@@ -56,6 +64,12 @@ pub struct Outgoing {
     reply_to: Option<StringArray>,
     content_type: Option<StringArray>,
     group_id: Option<StringArray>,
+    group_sequence: Option<Int64Array>,
+    reply_to_group_id: Option<StringArray>,
+    user_id: Option<Bytes>,
+    content_encoding: Option<StringArray>,
+    creation_time: Option<TimestampMicrosecondArray>,
+    absolute_expiry_time: Option<TimestampMicrosecondArray>,
     durable: Option<BooleanArray>,
     priority: Option<Int64Array>,
     ttl: Option<Int64Array>,
@@ -75,6 +89,22 @@ enum Id {
     Text(StringArray),
     Binary(BinaryArray),
     Number(Int64Array),
+}
+
+impl Bytes {
+    fn of(column: &ArrayRef) -> Option<Self> {
+        match column.as_binary_opt::<i32>() {
+            Some(binary) => Some(Self::Binary(binary.clone())),
+            None => column.as_string_opt::<i32>().cloned().map(Self::Text),
+        }
+    }
+
+    fn at(&self, row: usize) -> Option<&[u8]> {
+        match self {
+            Self::Text(column) => column.is_valid(row).then(|| column.value(row).as_bytes()),
+            Self::Binary(column) => column.is_valid(row).then(|| column.value(row)),
+        }
+    }
 }
 
 impl Outgoing {
@@ -109,12 +139,7 @@ impl Outgoing {
         let text = || column.as_string_opt::<i32>().cloned();
         match name {
             "address" => self.address = Some(text()?),
-            "body" => {
-                self.body = Some(match column.as_binary_opt::<i32>() {
-                    Some(binary) => Bytes::Binary(binary.clone()),
-                    None => Bytes::Text(text()?),
-                });
-            }
+            "body" => self.body = Some(Bytes::of(column)?),
             "body_kind" => self.body_kind = Some(text()?),
             "message_id" => self.message_id = Some(id(column)?),
             "correlation_id" => self.correlation_id = Some(id(column)?),
@@ -123,6 +148,12 @@ impl Outgoing {
             "reply_to" => self.reply_to = Some(text()?),
             "content_type" => self.content_type = Some(text()?),
             "group_id" => self.group_id = Some(text()?),
+            "group_sequence" => self.group_sequence = Some(integers(column)?),
+            "reply_to_group_id" => self.reply_to_group_id = Some(text()?),
+            "user_id" => self.user_id = Some(Bytes::of(column)?),
+            "content_encoding" => self.content_encoding = Some(text()?),
+            "creation_time" => self.creation_time = Some(column.as_primitive_opt()?.clone()),
+            "absolute_expiry_time" => self.absolute_expiry_time = Some(column.as_primitive_opt()?.clone()),
             "durable" => self.durable = Some(column.as_boolean_opt()?.clone()),
             "priority" => self.priority = Some(integers(column)?),
             "ttl" => self.ttl = Some(integers(column)?),
@@ -160,6 +191,7 @@ impl Outgoing {
         let priority = or_fault(number(self.priority.as_ref(), row, "priority", 255));
         let ttl = or_fault(number(self.ttl.as_ref(), row, "ttl", u32::MAX.into()));
         let delay = or_fault(number(self.delay.as_ref(), row, "delay", u32::MAX.into()));
+        let group_sequence = or_fault(number(self.group_sequence.as_ref(), row, "group_sequence", u32::MAX.into()));
         let header = Header {
             durable: self.durable.as_ref().filter(|column| column.is_valid(row)).is_none_or(|column| column.value(row)),
             priority: priority.map_or(4, |number| number as u8),
@@ -173,7 +205,7 @@ impl Outgoing {
         let message = Message {
             header: Some(header),
             message_annotations: self.annotations(row, numbered, delay),
-            properties: self.properties(row),
+            properties: self.properties(row, group_sequence.map(|number| number as u32)),
             application_properties: values(self.application_properties.as_ref(), row)
                 .map(|(key, value)| (key.to_owned(), value))
                 .collect(),
@@ -196,27 +228,33 @@ impl Outgoing {
         fields
     }
 
-    fn properties(&self, row: usize) -> Option<Properties> {
+    fn properties(&self, row: usize, group_sequence: Option<u32>) -> Option<Properties> {
         let text = |column: &Option<StringArray>| at(column.as_ref(), row).map(str::to_owned);
+        let symbol = |column: &Option<StringArray>| at(column.as_ref(), row).map(Symbol::from);
+        let time = |column: &Option<TimestampMicrosecondArray>| {
+            let column = column.as_ref().filter(|column| column.is_valid(row))?;
+            Some(column.value(row).div_euclid(1000))
+        };
         let properties = Properties {
             message_id: self.message_id.as_ref().and_then(|id| id.at(row)),
+            user_id: self.user_id.as_ref().and_then(|id| id.at(row)).map(<[u8]>::to_vec),
             to: text(&self.to),
             subject: text(&self.subject),
             reply_to: text(&self.reply_to),
             correlation_id: self.correlation_id.as_ref().and_then(|id| id.at(row)),
-            content_type: at(self.content_type.as_ref(), row).map(Symbol::from),
+            content_type: symbol(&self.content_type),
+            content_encoding: symbol(&self.content_encoding),
+            absolute_expiry_time: time(&self.absolute_expiry_time),
+            creation_time: time(&self.creation_time),
             group_id: text(&self.group_id),
-            ..Properties::default()
+            group_sequence,
+            reply_to_group_id: text(&self.reply_to_group_id),
         };
         (properties != Properties::default()).then_some(properties)
     }
 
     fn body(&self, row: usize) -> Result<Body, String> {
-        let bytes = match &self.body {
-            Some(Bytes::Text(column)) if column.is_valid(row) => column.value(row).as_bytes(),
-            Some(Bytes::Binary(column)) if column.is_valid(row) => column.value(row),
-            _ => return Ok(Body::Empty),
-        };
+        let Some(bytes) = self.body.as_ref().and_then(|body| body.at(row)) else { return Ok(Body::Empty) };
         match at(self.body_kind.as_ref(), row).unwrap_or("data") {
             "data" => Ok(Body::Data(vec![bytes.to_vec()])),
             "binary" => Ok(Body::Value(Value::Binary(bytes.to_vec()))),

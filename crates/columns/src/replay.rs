@@ -57,7 +57,9 @@ impl Replay {
         };
         let times = self.columns[Part::EnqueuedTime as usize].as_primitive::<TimestampMicrosecondType>();
         let enqueued_us = times.is_valid(row).then(|| times.value(row));
-        Parts::from_stored(self.text(Part::ContentType, row), enqueued_us, body)
+        let (content_type, content_encoding) =
+            (self.text(Part::ContentType, row), self.text(Part::ContentEncoding, row));
+        Parts::from_stored(content_type, content_encoding, enqueued_us, body)
     }
 
     /// Appends one part of a message to its column.

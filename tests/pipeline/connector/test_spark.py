@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +74,32 @@ def test_bodies_are_typed_columns_and_wrong_ones_are_marked(spark: SparkSession,
 
 
 def test_every_envelope_column_is_read(spark: SparkSession, log: Log) -> None:
-    log.publish(readings(0, 1))
-    (row,) = source(spark, log, space="default").collect()
-    assert len(row) == 20
-    assert (row.space, row.address, row.offset) == ("default", log.address, 0)
+    (message,) = readings(0, 1)
+    created = datetime(2026, 1, 31, tzinfo=UTC)
+    properties = replace(
+        message.properties,
+        user_id=b"eve",
+        content_encoding="identity",
+        creation_time=created,
+        absolute_expiry_time=datetime(2100, 1, 31, tzinfo=UTC),
+        group_sequence=7,
+        reply_to_group_id="g",
+    )
+    types = {"n": 1, "t": "1"}
+    log.publish([replace(message, properties=properties, application_properties=types)])
+    (row,) = source(spark, log).collect()
+    assert len(row) == 27
+    # the node announces the address space of the connection
+    assert (row.space, row.address, row.offset) == ("default.default", log.address, 0)
     assert (row.message_id, row.content_type, row.body_kind) == ("0", "application/json", "data")
+    assert (bytes(row.user_id), row.content_encoding) == (b"eve", "identity")
+    assert (row.group_sequence, row.reply_to_group_id) == (7, "g")
+    assert row.creation_time.astimezone(UTC) == created
+    assert row.absolute_expiry_time.year == 2100
+    assert row.application_properties == {"n": "1", "t": "1"}
+    assert row.application_property_types == {"n": "long", "t": "string"}
+    (named,) = source(spark, log, space="default").select("space").collect()
+    assert named.space == "default"
     assert json.loads(bytes(row.body)) == {"device": "d0", "value": 0}
     assert row.annotations["x-stream-offset"] == "0"
     assert row.enqueued_time is not None

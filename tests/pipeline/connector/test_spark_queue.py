@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from published_streams import Log, readings
 
 pytestmark = pytest.mark.timeout(400)
-TYPED = {"decode": "json", "columns": "offset, device string, value double"}
+TYPED = {"decode": "json", "columns": "space, offset, device string, value double"}
 
 
 def test_spark_reads_a_queue_once_in_bounded_batches_with_its_lag(
@@ -40,5 +40,7 @@ def test_spark_reads_a_queue_once_in_bounded_batches_with_its_lag(
     ((rows_in, end, lag),) = run()
     # the server may still count messages that were accepted a moment ago
     assert (rows_in, end) == (50, 750) and 0 <= lag <= 50
-    rows = spark.read.parquet(str(tmp_path / "table")).select("offset", "value").collect()
+    table = spark.read.parquet(str(tmp_path / "table"))
+    assert [row.space for row in table.select("space").distinct().collect()] == ["default.default"]
+    rows = table.select("offset", "value").collect()
     assert sorted((row.offset, row.value) for row in rows) == [(n, float(n)) for n in range(750)]

@@ -352,6 +352,26 @@ def test_unusable_spool_path_raises_an_enmasse_error(tmp_path: Path) -> None:
         Spool(Path("/proc/nowhere"), Queue("orders"), fails_on_loss=True)
 
 
+def test_announced_space_is_remembered(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+
+    def opened() -> Spool:
+        spool = Spool(folder, Queue("orders"), fails_on_loss=True)
+        spool.load(lambda _: b"")
+        return spool
+
+    first = opened()
+    assert first.announced_space is None
+    first.announce(None)
+    first.announce("plant")
+    first.announce(None)
+    assert first.announced_space == extent(folder).announced_space == "plant"
+    first.release()
+    again = opened()
+    assert again.announced_space == "plant"
+    again.release()
+
+
 def test_extent_of_a_spool_is_readable_while_it_is_locked(
     keeper: Callable[..., Keeper], tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from enmasse.base.errors import Conflict, Invalid, Missing
 from enmasse.cli import app
 from enmasse.messaging import Message
 from enmasse.pipeline.ingest import backfill
-from enmasse.pipeline.ingest.backfill import Backfill, Part
+from enmasse.pipeline.ingest.backfill import Backfill, Part, Span
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
 from pipeline_runs import document, message, open_pipeline, rows
@@ -255,6 +255,23 @@ def test_a_refused_backfill_changes_nothing(log: Log, tmp_path: Path) -> None:
     bronze.update({"enqueued_time": "NULL"}, predicate=place)
     with pytest.raises(Invalid, match="reports no time of arrival: give the range as offsets"):
         run_backfill(file, Part("s", end="2100-01-01"))
+
+
+def test_source_without_a_space_has_the_rows_that_no_other_source_has(spark: SparkSession) -> None:
+    spaces = [None, "plant", "depot", "store"]
+    rows = spark.createDataFrame([(one, "a'b") for one in spaces], "space string, address string")
+
+    def of(space: str | None, *others: str) -> tuple[list[str | None], str]:
+        span = Span(space, others, "a'b", "earliest", "latest")
+        return sorted((row.space for row in span.of(rows).collect()), key=str), span.predicate("s")
+
+    named = "source = 's' AND address = 'a''b'"
+    assert of(None) == ([None, "depot", "plant", "store"], named)
+    assert of(None, "plant", "store") == (
+        [None, "depot"],
+        f"{named} AND (space IS NULL OR space NOT IN ('plant', 'store'))",
+    )
+    assert of("plant", "store") == (["plant"], f"{named} AND space = 'plant'")
 
 
 def test_counters_follow_from_the_tables(spark: SparkSession, log: Log, tmp_path: Path) -> None:

@@ -43,6 +43,13 @@ def test_repeated_batch_has_the_time_of_its_first_attempt(
     assert first["here"] is None and first["silent"] is not None
 
 
+def test_columns_that_earlier_versions_did_not_write_are_null() -> None:
+    now = pyarrow.Table.from_pylist([{"address": "a", "body": b"x"}], envelope.STORED)
+    new = ["user_id", "application_property_types", "batch_time"]
+    found = envelope.conform(now.drop_columns(new))
+    assert found == now and found["user_id"].null_count == 1
+
+
 def test_message_without_a_batch_time_is_stored_with_null() -> None:
     row = {"address": "a", "offset": 3, "body": b"x"}
     batch = pyarrow.Table.from_pylist([row], envelope.MESSAGE)

@@ -142,3 +142,21 @@ def test_the_report_names_offsets_and_what_is_not_read_yet() -> None:
         "  missing in partition 0: offsets 7, 9",
         "  repeated in partition 1: offsets 3",
     ]
+
+
+def test_rows_without_a_space_count_as_those_of_the_announced_one(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    log.publish(readings(0, 20))
+    source = {"url": log.url, "address": log.address}
+    table = fill(spark, source, tmp_path)
+    rows = delta.read(spark, table).drop("date")
+    earlier = rows.where("offset < 5").withColumn("space", F.lit(None).cast("string"))
+    older = bronze.table(str(tmp_path / "older"))
+    bronze.append(earlier, older, "earlier", 0)
+    bronze.append(rows.where("offset >= 5"), older, "now", 0)
+    found = reconcile(spark, source, older)
+    assert found["exact"] and found["messages"] == 20
+    # rows of another space are not of this source
+    bronze.append(rows.withColumn("space", F.lit("other")), older, "other", 0)
+    assert reconcile(spark, source, older) == found

@@ -1,7 +1,7 @@
 //! Walks a list or map in its encoding: unrequested elements are skipped, nothing is allocated.
 
 use super::error::Fault;
-use super::reader::{Reader, ascii, code, utf8};
+use super::reader::{Reader, ascii, code, type_name, utf8};
 use super::scan::Broken;
 
 /// A value without nested values, borrowed from its encoding (part 1, 1.6).
@@ -130,6 +130,19 @@ impl<'a> Elements<'a> {
         self.left = self.left.checked_sub(1).ok_or(Broken::Malformed)?;
         Ok(())
     }
+}
+
+/// The name of the type of an encoded value (part 1, 1.6), such as `ulong`; that of its value if it
+/// is described.
+#[must_use]
+pub fn type_of(encoded: &[u8]) -> &'static str {
+    let mut reader = Reader::new(encoded);
+    while reader.peek() == Ok(code::DESCRIBED) {
+        if reader.byte().is_err() || reader.skip().is_err() {
+            break;
+        }
+    }
+    reader.peek().map_or("no type", type_name)
 }
 
 /// Reads the value that `encoded` begins with.

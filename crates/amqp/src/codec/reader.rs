@@ -56,7 +56,7 @@ pub(super) mod code {
     }
 }
 
-/// The type that a constructor stands for, for error texts.
+/// The type that a constructor stands for: its name in part 1, 1.6.
 pub(super) fn type_name(code: u8) -> &'static str {
     code::NAMES.iter().find(|(known, _)| *known == code).map_or("no type", |(_, name)| name)
 }

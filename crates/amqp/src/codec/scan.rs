@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::descriptor;
-pub use super::elements::{Elements, Scalar, scalar};
+pub use super::elements::{Elements, Scalar, scalar, type_of};
 use super::error::Fault;
 use super::reader::Reader;
 

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::connection::{ClosedBy, Config, Connection, Event as MachineEvent, LinkId, SessionId};
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{
-    Attach, Error as AmqpError, Fields, Open, Outcome as AmqpOutcome, Role, Symbol, Target, Value, condition,
-};
+use enmasse_amqp::types::{Attach, Error as AmqpError, Open, Outcome as AmqpOutcome, Role, Symbol, Target, condition};
 
 use super::Setup;
 use super::event::{Event, Handle, LinkOptions, Outcome, Reason, StreamState};
@@ -215,8 +213,7 @@ impl Driver {
                 }
             }
             MachineEvent::Open(open) => {
-                self.mailbox
-                    .notify_owner(Event::Opened { product: product(&open.properties), properties: open.properties });
+                self.mailbox.notify_owner(Event::Opened { properties: open.properties });
             }
             MachineEvent::Attached { link, attach } => self.attached(link, &attach),
             MachineEvent::Transfer(incoming) => {
@@ -540,14 +537,6 @@ fn machine(setup: &Setup, config: &Arc<Config>, now: Time) -> Connection {
         ..config.open()
     };
     Connection::client(Arc::clone(config), now, setup.credentials.is_some(), open)
-}
-
-/// The identity in a server's open.
-fn product(properties: &Fields) -> Option<String> {
-    properties.iter().find_map(|(name, value)| match value {
-        Value::String(product) if name.as_str() == "product" => Some(product.clone()),
-        _ => None,
-    })
 }
 
 fn notify_settled(mailbox: &Mailbox, settled: Option<(Handle, u64, u64, Outcome)>) {

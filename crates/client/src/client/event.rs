@@ -77,8 +77,6 @@ impl From<AmqpError> for Reason {
 pub enum Event {
     /// the client is logged in, and the server has sent its open
     Opened {
-        /// the server's identity
-        product: Option<String>,
         /// properties of its open
         properties: Fields,
     },

@@ -357,10 +357,10 @@ mod tests {
     fn signal_is_readable_while_events_wait() {
         let mailbox = Mailbox::new().unwrap();
         assert!(!is_signalled(&mailbox));
-        mailbox.notify_owner(Event::Opened { product: None, properties: Vec::new() });
+        mailbox.notify_owner(Event::Opened { properties: Vec::new() });
         mailbox.notify_owner(Event::Drained { link: 1, credit: 0 });
         assert!(is_signalled(&mailbox));
-        assert_eq!(mailbox.take_events(1).0, [Event::Opened { product: None, properties: Vec::new() }]);
+        assert_eq!(mailbox.take_events(1).0, [Event::Opened { properties: Vec::new() }]);
         assert!(is_signalled(&mailbox));
         assert_eq!(mailbox.take_events(9).0, [Event::Drained { link: 1, credit: 0 }]);
         assert!(!is_signalled(&mailbox));

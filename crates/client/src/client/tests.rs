@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use enmasse_amqp::types::{Fields, Value};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Client, ClientOptions, Event, Handle, LinkOptions, Outcome, Reason};
@@ -22,6 +23,11 @@ struct Peer {
     seen: RefCell<VecDeque<Event>>,
 }
 
+/// Whether the properties of a server's open have a text.
+fn announces(properties: &Fields, name: &str, text: &str) -> bool {
+    properties.iter().any(|(key, value)| key.as_str() == name && *value == Value::String(text.to_owned()))
+}
+
 impl Peer {
     fn new(client: Client) -> Self {
         Self { client, seen: RefCell::default() }
@@ -34,7 +40,9 @@ impl Peer {
     /// Connects and sees the connection open.
     fn open(options: &ClientOptions) -> Self {
         let peer = Self::connect(options);
-        assert!(matches!(peer.next(), Event::Opened { product: Some(name), .. } if name == "EnMasse"));
+        let Event::Opened { properties } = peer.next() else { panic!("it is not open") };
+        assert!(announces(&properties, "product", "EnMasse"));
+        assert!(announces(&properties, "enmasse:space", "default"), "{properties:?}");
         peer
     }
 
@@ -372,7 +380,7 @@ fn in_process_socket_needs_no_login() {
     let server = Server::closed();
     let socket = server.node.connect_in_process("default", Some(USER)).unwrap();
     let peer = Peer::new(Client::in_process(socket.into(), Some("inside".to_owned())).unwrap());
-    assert!(matches!(peer.next(), Event::Opened { product: Some(name), .. } if name == "EnMasse"));
+    assert!(matches!(peer.next(), Event::Opened { properties } if announces(&properties, "product", "EnMasse")));
     let receiver = peer.receiver("anycast", 1);
     let sender = peer.sender("anycast");
     peer.wait_credit(sender);

@@ -2,6 +2,7 @@
 
 mod cbor;
 mod csv;
+mod gzip;
 mod record;
 mod rows;
 pub(crate) mod senml;
@@ -18,12 +19,13 @@ pub(crate) use rows::{Fields, Rows};
 pub(crate) type Reason = String;
 
 /// Decodes the body of a message into the rows of `columns`, at least one. On an error the columns
-/// hold some of them.
+/// hold some of them. Adds the bytes of a decompressed body to `expanded`.
 pub(crate) fn decode(
     declared: &Declared,
     fields: &Fields,
     columns: &mut [Column],
     parts: &Parts<'_>,
+    expanded: &mut usize,
 ) -> Result<usize, Reason> {
     let format = match declared.decode {
         Some(Format::Auto) => {
@@ -49,6 +51,16 @@ pub(crate) fn decode(
         }
         Body::None => return Err("the message has no body".to_owned()),
         Body::Malformed(_) => return Err("the bytes are not an AMQP message".to_owned()),
+    };
+    let decompressed;
+    let bytes = match parts.content_encoding {
+        Some(name) if gzip::is_named(name) => {
+            decompressed = gzip::decompress(bytes)?;
+            *expanded += decompressed.len();
+            &decompressed
+        }
+        // other names are decoded as they are: some clients put a character set here
+        _ => bytes,
     };
     // Each record of a pack has the base name of all.
     let is_pack = matches!(format, Format::SenmlJson | Format::SenmlCbor);

@@ -21,9 +21,14 @@ fn full() -> Message {
             subject: Some("s".into()),
             reply_to: Some("answers".into()),
             correlation_id: Some(MessageId::Ulong(9)),
+            user_id: Some(b"eve".to_vec()),
             content_type: Some(Symbol::from("text/plain")),
+            content_encoding: Some(Symbol::from("identity")),
+            absolute_expiry_time: Some(3000),
+            creation_time: Some(2000),
             group_id: Some("g".into()),
-            ..Properties::default()
+            group_sequence: Some(6),
+            reply_to_group_id: Some("h".into()),
         }),
         application_properties: vec![
             ("a".into(), text("x")),
@@ -53,7 +58,8 @@ fn every_message_part_has_its_column() {
     assert_eq!(
         names.join(" "),
         "space address partition offset enqueued_time message_id correlation_id subject to reply_to content_type group_id \
-         durable priority ttl delivery_count application_properties annotations body body_kind"
+         durable priority ttl delivery_count application_properties annotations body body_kind user_id content_encoding \
+         creation_time absolute_expiry_time group_sequence reply_to_group_id application_property_types"
     );
     assert_eq!(
         rows(&batch)[0],
@@ -78,6 +84,13 @@ fn every_message_part_has_its_column() {
             "x-stream-offset=41,x-opt-partition=1,x-opt-enqueued-time=1970-01-01T00:00:01Z,x-opt-list=[1,\"a\\\"b\",null]",
             "\"onetwo\"",
             "data",
+            "\"eve\"",
+            "identity",
+            "2000000",
+            "3000000",
+            "6",
+            "h",
+            "a=string,b=double,c=null,d=binary,e=timestamp",
         ]
     );
 }
@@ -154,4 +167,31 @@ fn message_without_enqueued_time_gets_the_time_of_receipt() {
     let times = rows(&batch.finish());
     assert_ne!(times[0], ["5000"]);
     assert_eq!(times[1], ["5000"]);
+}
+
+#[test]
+fn application_property_types_are_the_names_of_the_standard() {
+    let described = Value::Described(Box::new((Value::Ulong(1), Value::Short(2))));
+    let values = [
+        (Value::Null, "null"),
+        (Value::Bool(true), "boolean"),
+        (Value::Ubyte(1), "ubyte"),
+        (Value::Ulong(0), "ulong"),
+        (Value::Long(-1), "long"),
+        (Value::Char('c'), "char"),
+        (Value::Decimal64([0; 8]), "decimal64"),
+        (Value::Uuid([0; 16]), "uuid"),
+        (Value::Symbol(Symbol::from("s")), "symbol"),
+        (Value::List(vec![]), "list"),
+        (Value::Map(vec![(text("k"), Value::Int(1))]), "map"),
+        (Value::Array(vec![Value::Int(1)]), "array"),
+        (described, "short"),
+    ];
+    for (value, name) in values {
+        let message = Message { application_properties: vec![("p".into(), value)], ..Message::default() };
+        let wanted = options("application_property_types", None);
+        assert_eq!(rows(&batch_of(&wanted, &[encoded(&message)])), [[format!("p={name}")]]);
+    }
+    let none = rows(&batch_of(&options("application_property_types", None), &[encoded(&Message::default())]));
+    assert_eq!(none, [["null"]]);
 }

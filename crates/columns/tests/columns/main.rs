@@ -3,6 +3,7 @@
 mod bodies;
 mod envelope;
 mod fuzz;
+mod gzip;
 mod outgoing;
 mod properties;
 mod replay;

@@ -26,9 +26,14 @@ fn message_read_into_a_row_can_be_written_again() {
         to: Some("t".into()),
         reply_to: Some("r".into()),
         correlation_id: Some(MessageId::String("c".into())),
+        user_id: Some(vec![0, 0xff]),
         content_type: Some(Symbol::from("text/plain")),
+        content_encoding: Some(Symbol::from("gzip")),
+        absolute_expiry_time: Some(1_800_000_000_001),
+        creation_time: Some(-1),
         group_id: Some("g".into()),
-        ..Properties::default()
+        group_sequence: Some(u32::MAX),
+        reply_to_group_id: Some("h".into()),
     };
     let first = Message {
         message_annotations: vec![

@@ -7,10 +7,13 @@ use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, 
 use enmasse_columns::{Batch, Declared, Format, Options, Replay};
 use proptest::prelude::*;
 
+use super::gzip::gzip;
 use super::{batch_of, encoded, options, rows, text, with_body, with_content_type};
 
 const ENVELOPE: &str = "space, address, partition, offset, enqueued_time, message_id, correlation_id, subject, to, reply_to, \
-    content_type, group_id, durable, priority, ttl, delivery_count, application_properties, annotations, body, body_kind";
+    content_type, group_id, durable, priority, ttl, delivery_count, application_properties, annotations, body, body_kind, \
+    user_id, content_encoding, creation_time, absolute_expiry_time, group_sequence, reply_to_group_id, \
+    application_property_types";
 
 fn replayed(kept: &RecordBatch, wanted: &Options) -> RecordBatch {
     let messages = Replay::new(kept).unwrap();
@@ -32,6 +35,8 @@ fn full(body: Body) -> Message {
         correlation_id: Some(MessageId::Binary(vec![0, 255])),
         content_type: Some(Symbol::from("application/senml+json; x=1")),
         group_id: Some("g".into()),
+        creation_time: Some(1_700_000_000_000),
+        group_sequence: Some(3),
         ..Properties::default()
     };
     Message {
@@ -118,4 +123,11 @@ proptest! {
             check(&messages, "a int, b string", format);
         }
     }
+}
+
+#[test]
+fn stored_gzip_body_decodes_like_a_received_one() {
+    let mut message = full(Body::Data(vec![gzip(br#"[{"a":1},{"a":2}]"#)]));
+    message.properties.as_mut().unwrap().content_encoding = Some(Symbol::from("gzip"));
+    check(&[encoded(&message)], "a int", Format::Json);
 }

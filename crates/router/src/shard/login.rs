@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use enmasse_amqp::connection::SaslPolicy;
 use enmasse_amqp::sasl::{Mechanism, Step};
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
+use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit, Symbol, Value};
 
 use super::conn::{Access, Conn, Peer};
 use super::renewing::Renewal;
 use super::terminus::insists_on_settle_mode;
 use super::{Attempt, ConnId, Fact, Guesses, LoginSubject, Request, Shard};
 use crate::table::{self, Attempted, Authenticated, CountGuard, Handshake, Judged, Refusal};
+
+/// Property of our `open`: the name of the connection's address space.
+const SPACE: &str = "enmasse:space";
 
 /// Records the result of a login attempt, if its password was checked.
 fn record_attempt(guesses: &Mutex<Guesses>, handshake: &mut Handshake, step: &Step<Authenticated>, now: Time) {
@@ -170,7 +173,9 @@ impl Shard {
                 conn.count_guard = guard;
                 conn.container = open.container_id.as_str().into();
                 conn.insists_on_settle_mode = insists_on_settle_mode(open);
-                conn.machine.open(self.shared.connection.open());
+                let mut answer = self.shared.connection.open();
+                answer.properties.push((Symbol::constant(SPACE), Value::String(space.clone())));
+                conn.machine.open(answer);
                 let (user, mechanism) = (conn.user().map(str::to_owned), conn.mechanism);
                 Fact::Opened { container: open.container_id.clone(), space, user, mechanism }
             }

@@ -47,6 +47,8 @@ class FileRange:
     paths: tuple[str, ...]
     start: int
     end: int
+    space: str | None = None
+    """The address space of the messages."""
 
 
 class Filler:
@@ -124,6 +126,8 @@ class Filler:
         """Store messages in the spool, then settle them."""
         if segment.rows:
             try:
+                if self._options.space is None:
+                    self.spool.announce(self._intake.space())
                 self.spool.add(segment.rows, segment.data, segment.ids)
             except BaseException:
                 self._intake.settle(accepted=False)
@@ -196,9 +200,10 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_uid(end)
             return []
         found = []
+        space = self._options.space or spool.announced_space
         for part in ranges.slices(start, end, self._options.task_rows):
             paths = [str(file.path) for file in spool.parts(part.start, part.end)]
-            found.append(InputPartition(FileRange(tuple(paths), part.start, part.end)))
+            found.append(InputPartition(FileRange(tuple(paths), part.start, part.end, space)))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -255,7 +260,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def rows_of(options: Options, files: FileRange) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of a range. Raises Conflict for a damaged or missing file."""
-    wanted: dict[str, Any] = {"address": options.address, "space": options.space}
+    wanted: dict[str, Any] = {"address": options.address, "space": files.space}
     wanted |= {"from": files.start, "to": files.end, "columns": options.columns}
     for path in files.paths:
         try:

@@ -103,6 +103,11 @@ def state(options: Options) -> State:
     return request(options, lambda stream: State.of(stream.state()))
 
 
+def space(options: Options) -> str | None:
+    """Return the address space: that of the options, else the one that the server announces."""
+    return request(options, lambda stream: stream.space())
+
+
 def offset_at(options: Options, partition: int, time_ms: int) -> int | None:
     """Return the first offset of a partition at or after a time, if there is one."""
     return request(options, lambda stream: stream.offset_at(partition, time_ms))

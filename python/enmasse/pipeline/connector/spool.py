@@ -92,17 +92,20 @@ class Extent:
 
     next: int
     spans: list[tuple[int, int]]
+    announced_space: str | None = None
 
 
 def extent(folder: Path) -> Extent:
     """Return the extent of a spool, without its lock. Raises Missing if there is none."""
     try:
-        base = int(json.loads((folder / IDENTITY).read_text())["base"])
+        identity = json.loads((folder / IDENTITY).read_text())
+        base = int(identity["base"])
         found = [named for name in os.listdir(folder) if (named := parse_name(name))]
     except FileNotFoundError:
         raise Missing("E3000", f"{folder} is not a spool: no query has used it yet") from None
     spans = sorted((first, after) for first, after, kind in found if kind == "messages")
-    return Extent(max([base, *(after for _, after, _ in found)]), spans)
+    end = max([base, *(after for _, after, _ in found)])
+    return Extent(end, spans, identity.get("announced"))
 
 
 class Spool:
@@ -134,6 +137,17 @@ class Spool:
     def uid(self) -> str:
         """The id of this spool: 32 hexadecimal digits."""
         return str(self._identity["uid"])
+
+    @property
+    def announced_space(self) -> str | None:
+        """The address space that the server announced, if the options name none."""
+        return self._identity.get("announced")
+
+    def announce(self, space: str | None) -> None:
+        """Record the address space that the server announced; None is ignored."""
+        if space is not None and space != self.announced_space:
+            self._identity["announced"] = space
+            self._write(IDENTITY, json.dumps(self._identity).encode())
 
     @property
     def first(self) -> int:

@@ -9,7 +9,7 @@ backfill: it has to be run again before the pipeline can run.
 import json
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -52,23 +52,36 @@ class Part:
 
 @dataclass(frozen=True)
 class Span:
-    """The rows of a part in bronze, silver and quarantine."""
+    """The rows of a part in bronze, silver and quarantine.
+
+    Without a space they are all rows of the address but those in the spaces of other sources:
+    earlier versions stored no space that only the server knew.
+    """
 
     space: str | None
+    other_spaces: tuple[str, ...]
     address: str
     begin: options.Position
     end: options.Position
 
     def of(self, bronze: DataFrame) -> DataFrame:
         """Return the messages of the part."""
-        address = F.col("address") == self.address
-        space = F.col("space").eqNullSafe(F.lit(self.space).cast("string"))
-        return bronze.where(" AND ".join(["true", *self._bounds()])).where(address & space)
+        rows = bronze.where(" AND ".join(["true", *self._bounds()]))
+        # quotes in names are escaped by other rules in Spark than in delta-rs
+        rows = rows.where(F.col("address") == self.address)
+        if self.space is not None:
+            return rows.where(F.col("space") == self.space)
+        space = F.col("space")
+        return rows.where(space.isNull() | ~space.isin(*self.other_spaces))
 
     def predicate(self, source: str) -> str:
         """Return an SQL condition for rows of silver or quarantine of a source."""
-        space = "space IS NULL" if self.space is None else f"space = {_quoted(self.space)}"
-        named = [f"source = {_quoted(source)}", f"address = {_quoted(self.address)}", space]
+        named = [f"source = {_quoted(source)}", f"address = {_quoted(self.address)}"]
+        if self.space is not None:
+            named.append(f"space = {_quoted(self.space)}")
+        elif self.other_spaces:
+            others = ", ".join(map(_quoted, self.other_spaces))
+            named.append(f"(space IS NULL OR space NOT IN ({others}))")
         return " AND ".join([*named, *self._bounds()])
 
     def _bounds(self) -> list[str]:
@@ -183,7 +196,12 @@ class Backfill:
                 f"the range from {part.start} to {part.end} is empty: it begins at earliest,"
                 " a time or offsets, and ends at latest, a time or offsets",
             )
-        return Span(found.space, found.address, found.start, found.end)
+        others = sorted(
+            space
+            for space, address in map(_stream_of, self._pipeline.spec.sources)
+            if address == found.address and space not in (None, found.space)
+        )
+        return Span(found.space, tuple(others), found.address, found.start, found.end)
 
     def _check(self, name: str) -> None:
         source = self._source(name)
@@ -256,7 +274,7 @@ def _table(spark: SparkSession, path: str, fields: Iterable[pyarrow.Field]) -> D
 def _check_times(bronze: DataFrame, span: Span) -> None:
     """Raise Invalid for a range of time where messages have no time of arrival."""
     if isinstance(span.begin, datetime) or isinstance(span.end, datetime):
-        every = Span(span.space, span.address, "earliest", "latest").of(bronze)
+        every = replace(span, begin="earliest", end="latest").of(bronze)
         if not every.where("enqueued_time IS NULL").isEmpty():
             raise Invalid(
                 Code.REQUEST_INVALID,

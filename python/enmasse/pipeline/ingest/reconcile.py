@@ -68,7 +68,8 @@ def reconcile(
     found |= {"start": _named(begins), "end": _named(ends)}
     found |= {"messages": 0, "unread": unread, "exact": True, "parts": [], "faults": []}
     try:
-        rows = _bronze(spark, bronze, options).where(_within(begins, ends))
+        rows = _bronze(spark, bronze, options, reading.space(options))
+        rows = rows.where(_within(begins, ends))
     except Missing:
         if begins != ends:
             raise
@@ -110,8 +111,14 @@ def _messages(part: Mapping[str, Any]) -> int:
     return int(part["bronze"]["offsets"] if part["selected"] else span["next"] - span["first"])
 
 
-def _bronze(spark: SparkSession, bronze: Table, options: Options) -> DataFrame:
-    return delta.read(spark, bronze, space=options.space, address=options.address)
+def _bronze(
+    spark: SparkSession, bronze: Table, options: Options, announced: str | None
+) -> DataFrame:
+    """The rows of an address: without the option `space` those of the space that the server
+    announced, and those without one, which earlier versions wrote.
+    """
+    spaces = {announced, None} if options.space is None else {options.space}
+    return delta.read(spark, bronze, space=spaces, address={options.address})
 
 
 def _named(offsets: Ends) -> dict[str, int]:
@@ -246,7 +253,8 @@ def reconcile_queue(
     assert options.spool is not None
     # read before bronze: messages that leave the spool later are in bronze
     extent = spool.extent(Path(options.spool))
-    rows = _bronze(spark, bronze, options).where(F.col("offset") < extent.next)
+    rows = _bronze(spark, bronze, options, extent.announced_space)
+    rows = rows.where(F.col("offset") < extent.next)
     (found,) = rows.agg(
         F.count("*").alias("count"),
         F.countDistinct("offset").alias("offsets"),

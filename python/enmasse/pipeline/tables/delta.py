@@ -6,7 +6,7 @@ records the batch. A recorded batch is not written again.
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -191,9 +191,9 @@ def transactions(batches: Mapping[str, int]) -> CommitProperties:
     return CommitProperties(app_transactions=found)
 
 
-def read(spark: SparkSession, table: Table, **partition: str | None) -> DataFrame:
-    """Return the current table as a frame, without a jar: of all rows, or of these partition
-    values. Raises Missing if there is no table.
+def read(spark: SparkSession, table: Table, **partition: Collection[str | None]) -> DataFrame:
+    """Return the current table as a frame, without a jar: of all rows, or of those with one of the
+    values of each partition column. Raises Missing if there is no table.
     """
     opened = _opened(table)
     if opened is None:
@@ -204,7 +204,7 @@ def read(spark: SparkSession, table: Table, **partition: str | None) -> DataFram
         # paths in the log are URL-encoded
         unquote(one["path"]): {name: one[f"partition.{name}"] for name in by}
         for one in pyarrow.table(opened.get_add_actions(flatten=True)).to_pylist()
-        if all(one[f"partition.{name}"] == value for name, value in partition.items())
+        if all(one[f"partition.{name}"] in values for name, values in partition.items())
     }
     return files.read(spark, Table(table.path, tuple(by)), values, schema)
 
