@@ -40,7 +40,7 @@ CONNECTION = _options("""
 url (URLs, by commas)
     `amqp[s]|ws[s]://[user:password@]host[:port]`; the first that answers is used
 space (name)
-    the address space, if URL and user do not determine it; it fills the column `space`
+    the address space, if URL and user do not determine it; the column `space` has it
 user (text)
     instead of in `url`
 password (text)
