@@ -7,12 +7,14 @@
 //! messages in their encoding.
 
 pub mod codec;
+mod config;
 pub mod connection;
 mod error_kind;
 mod link;
 pub mod sasl;
 pub mod selector;
 mod session;
+mod slots;
 pub mod time;
 pub mod types;
 

@@ -7,25 +7,9 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use crate::body::{self, Fields};
 use crate::column::Column;
 use crate::declare::{Declared, Source};
-use crate::envelope::{Part, Parts};
+use crate::envelope::{Origin, Part, Parts};
 use crate::repeated_size_max;
 use crate::replay::Replay;
-
-/// The origin of messages, where they do not contain it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Origin<'a> {
-    /// the address space
-    pub space: Option<&'a str>,
-    /// the address that is read
-    pub address: &'a str,
-    /// for messages without the annotation `x-opt-partition`
-    pub partition: Option<u32>,
-    /// offset of a message that was stored elsewhere; then this offset and `partition` replace its
-    /// annotations
-    pub offset: Option<u64>,
-    /// the time of messages without a time of their own: milliseconds since 1970
-    pub taken_ms: Option<i64>,
-}
 
 /// See the module.
 pub struct Batch {

@@ -8,6 +8,9 @@ use serde::Deserialize;
 use crate::column::Type;
 use crate::envelope::{ENVELOPE, Part};
 
+/// The fields of a resolved SenML record (RFC 8428).
+pub(crate) const SENML_FIELDS: [&str; 9] = ["n", "u", "t", "v", "vs", "vb", "vd", "s", "ut"];
+
 /// Columns that one declaration can have.
 pub const COLUMNS_MAX: usize = 1024;
 /// The column with the reason why a row could not be decoded.
@@ -229,13 +232,13 @@ fn check(items: &[Item], decode: Option<Format>) -> Result<(), Error> {
         ))),
         (Some(_), Some(Format::SenmlJson | Format::SenmlCbor)) => {
             let unknown = items.iter().find_map(|item| match &item.from {
-                Source::Body(key) if !crate::body::senml::FIELDS.contains(&key.as_str()) => Some(key),
+                Source::Body(key) if !SENML_FIELDS.contains(&key.as_str()) => Some(key),
                 _ => None,
             });
             match unknown {
                 Some(key) => Err(Error(format!(
                     "columns: {key} is not a field of a SenML record; those are {}",
-                    crate::body::senml::FIELDS.join(", ")
+                    SENML_FIELDS.join(", ")
                 ))),
                 None => Ok(()),
             }

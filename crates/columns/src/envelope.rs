@@ -3,9 +3,24 @@
 use enmasse_amqp::codec::decode_value;
 use enmasse_amqp::codec::scan::{Broken, Elements, Scalar, scalar, sections, type_of};
 
-use crate::batch::Origin;
 use crate::column::{Column, Type};
 use crate::text;
+
+/// The origin of messages, where they do not contain it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin<'a> {
+    /// the address space
+    pub space: Option<&'a str>,
+    /// the address that is read
+    pub address: &'a str,
+    /// for messages without the annotation `x-opt-partition`
+    pub partition: Option<u32>,
+    /// offset of a message that was stored elsewhere; then this offset and `partition` replace its
+    /// annotations
+    pub offset: Option<u64>,
+    /// the time of messages without a time of their own: milliseconds since 1970
+    pub taken_ms: Option<i64>,
+}
 
 /// A part of a message that is a column, in the order of `ENVELOPE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,9 +22,10 @@ mod replay;
 mod text;
 mod time;
 
-pub use batch::{Batch, Origin};
+pub use batch::Batch;
 pub use column::Type;
 pub use declare::{COLUMNS_MAX, Declared, Error, Format, Options, TimeUnit};
+pub use envelope::Origin;
 pub use outgoing::{Outgoing, number_message};
 pub use replay::Replay;
 

@@ -134,7 +134,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         self.opened();
         if let Some(host) = self.host {
-            lock(&self.of.hosts).give_back(&host);
+            lock(&self.of.hosts).release(&host);
         }
         self.of.count.fetch_sub(1, Ordering::Relaxed);
     }

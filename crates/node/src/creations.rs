@@ -81,7 +81,7 @@ struct State {
 impl State {
     fn end(&mut self, id: u64) -> Vec<Waiter> {
         let Some(Open { wanted, waiters }) = self.open.remove(&id) else { return Vec::new() };
-        self.places.give_back(&wanted.space);
+        self.places.release(&wanted.space);
         self.by_address.remove(&wanted);
         waiters
     }

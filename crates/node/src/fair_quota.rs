@@ -49,7 +49,7 @@ impl<K: Eq + Hash> FairQuota<K> {
     }
 
     /// Returns one slot of `who`.
-    pub(crate) fn give_back(&mut self, who: &K) {
+    pub(crate) fn release(&mut self, who: &K) {
         let Some(count) = self.taken.get_mut(who) else { return };
         *count -= 1;
         self.free += 1;
@@ -71,7 +71,7 @@ mod tests {
         let fill = |places: &mut FairQuota<char>, who| (0..100).filter(|_| places.take(who)).count();
         assert_eq!(fill(&mut places, 'a'), 6);
         assert_eq!(fill(&mut places, 'b'), 3, "half of the free slots");
-        (0..2).for_each(|_| places.give_back(&'a'));
+        (0..2).for_each(|_| places.release(&'a'));
         assert_eq!((fill(&mut places, 'b'), fill(&mut places, 'a')), (1, 0));
     }
 
@@ -87,7 +87,7 @@ mod tests {
                     *held += usize::from(places.take(who));
                 } else if *held > 0 {
                     *held -= 1;
-                    places.give_back(&who);
+                    places.release(&who);
                 }
                 let taken: usize = model.iter().sum();
                 prop_assert!(taken <= PLACES);

@@ -130,7 +130,7 @@ impl State {
         waiting.retain(|_, waiting| {
             let waits = waiting.until > now;
             if !waits {
-                lines[waiting.subject as usize].places.give_back(&waiting.space);
+                lines[waiting.subject as usize].places.release(&waiting.space);
             }
             waits
         });
@@ -215,7 +215,7 @@ impl Logins {
     pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId)> {
         let mut state = self.lock();
         let waiting = state.waiting.remove(&id)?;
-        state.lines[waiting.subject as usize].places.give_back(&waiting.space);
+        state.lines[waiting.subject as usize].places.release(&waiting.space);
         Some((waiting.worker, waiting.conn))
     }
 

@@ -1,13 +1,9 @@
 //! The addresses of a run, and the node's Plan for them.
 
 use enmasse_router::core::AddressKind;
-use enmasse_router::plan::{
-    self, Address, AddressLimits, AddressType, Authentication, AuthenticationType, Plan, Redelivery, Retention,
-    SpaceLimits, Subscription, Ttl,
-};
+use enmasse_router::plan::{Address, AddressLimits, AddressType, Redelivery, Retention, Subscription, Ttl};
 
 use crate::random::Random;
-use crate::scenario::Scenario;
 
 /// The dead-letter address of `orders` and of the subscriptions.
 pub(crate) const DEAD_LETTERS: &str = "dead";
@@ -107,7 +103,7 @@ impl Declared {
         !matches!(self.address_type, AddressType::Deadletter | AddressType::Subscription)
     }
 
-    fn plan(&self, uid: String) -> Address {
+    pub(crate) fn plan(&self, uid: String) -> Address {
         let terms = self.terms;
         let limits =
             AddressLimits { link_capacity: self.capacity, messages: self.messages_max, ..AddressLimits::default() };
@@ -135,34 +131,4 @@ fn capacity(random: &mut Random) -> u32 {
 #[must_use]
 pub(crate) fn space_name(space: usize) -> String {
     format!("space{space}")
-}
-
-impl Scenario {
-    /// The plan with each address that has a generation number, by space.
-    #[must_use]
-    pub(crate) fn plan(&self, version: u64, generations: &[Vec<Option<u32>>]) -> Plan {
-        let spaces = (0..self.spaces).map(|space| self.plan_of_space(space, &generations[space]));
-        Plan { version, spaces: spaces.collect(), ..Plan::default() }
-    }
-
-    fn plan_of_space(&self, space: usize, generations: &[Option<u32>]) -> plan::Space {
-        let addresses = self.addresses.iter().zip(generations).filter_map(|(declared, generation)| {
-            generation.map(|generation| declared.plan(format!("{space}-{}-{generation}", declared.name)))
-        });
-        plan::Space {
-            uid: format!("uid-{space}"),
-            names: vec![space_name(space), format!("{}.sim", space_name(space))],
-            authentication: Authentication {
-                kind: AuthenticationType::None,
-                anonymous: true,
-                mechanisms: vec!["PLAIN".to_owned()],
-                service: None,
-            },
-            users: Vec::new(),
-            limits: SpaceLimits::default(),
-            addresses: addresses.collect(),
-            auto_create: Vec::new(),
-            internal: false,
-        }
-    }
 }

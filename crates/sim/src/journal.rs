@@ -8,7 +8,7 @@ use std::sync::Arc;
 use enmasse_amqp::time::Time;
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{
-    Commits, Committed, Config, Lane, Log, Reader, RecordLocation, Recovered, Refused, WriteBatch,
+    CommitSchedule, Committed, Config, Lane, Log, Reader, RecordLocation, Recovered, Refused, WriteBatch,
 };
 use enmasse_router::core::{Answer, Read};
 use enmasse_router::shard::Shard;
@@ -31,7 +31,7 @@ pub(crate) struct Journal {
     disk: Arc<SimulatedDisk>,
     log: Log<SimulatedDisk>,
     reader: Reader<SimulatedDisk>,
-    commits: Commits,
+    commits: CommitSchedule,
     wanted: Vec<(usize, Vec<RecordLocation>)>,
     /// for each shard
     replies: Vec<VecDeque<(Time, Reply)>>,
@@ -51,7 +51,7 @@ impl Journal {
         }
         let replies = (0..shards).map(|_| VecDeque::new()).collect();
         let reader = log.reader();
-        let commits = Commits::new(config.commit_bytes);
+        let commits = CommitSchedule::new(config.commit_bytes);
         Ok((Self { disk, log, reader, commits, wanted: Vec::new(), replies, compacting: None }, recovered))
     }
 

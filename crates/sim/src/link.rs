@@ -7,7 +7,8 @@ use enmasse_amqp::types::{
     TerminusDurability, TerminusExpiryPolicy, Value,
 };
 
-use crate::ledger::{Ledger, LinkNumber, MessageNumber, Received, TransactionNumber};
+use crate::ledger::{Ledger, LinkNumber, Received, TransactionNumber};
+use crate::message::MessageNumber;
 
 /// The purpose of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,10 @@ use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Message, Properties, Value};
 use enmasse_router::shard::DYNAMIC_PREFIX;
 
-use crate::ledger::MessageNumber;
 use crate::random::Random;
+
+/// Names a message; a later one has a higher number.
+pub(crate) type MessageNumber = usize;
 
 /// Whether a name is that of a dynamic node.
 pub(crate) fn is_dynamic(name: &str) -> bool {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use enmasse_amqp::connection::Config;
 use enmasse_journal::log;
 use enmasse_router::core::AddressKind;
+use enmasse_router::plan::{self, Authentication, AuthenticationType, Plan, SpaceLimits};
 
-use crate::address::Declared;
+use crate::address::{Declared, space_name};
 use crate::random::Random;
 
 /// A name without an address.
@@ -200,4 +201,34 @@ fn server(random: &mut Random) -> Arc<Config> {
         idle_time_out_ms: Some(5000),
         ..Config::default()
     })
+}
+
+impl Scenario {
+    /// The plan with each address that has a generation number, by space.
+    #[must_use]
+    pub(crate) fn plan(&self, version: u64, generations: &[Vec<Option<u32>>]) -> Plan {
+        let spaces = (0..self.spaces).map(|space| self.plan_of_space(space, &generations[space]));
+        Plan { version, spaces: spaces.collect(), ..Plan::default() }
+    }
+
+    fn plan_of_space(&self, space: usize, generations: &[Option<u32>]) -> plan::Space {
+        let addresses = self.addresses.iter().zip(generations).filter_map(|(declared, generation)| {
+            generation.map(|generation| declared.plan(format!("{space}-{}-{generation}", declared.name)))
+        });
+        plan::Space {
+            uid: format!("uid-{space}"),
+            names: vec![space_name(space), format!("{}.sim", space_name(space))],
+            authentication: Authentication {
+                kind: AuthenticationType::None,
+                anonymous: true,
+                mechanisms: vec!["PLAIN".to_owned()],
+                service: None,
+            },
+            users: Vec::new(),
+            limits: SpaceLimits::default(),
+            addresses: addresses.collect(),
+            auto_create: Vec::new(),
+            internal: false,
+        }
+    }
 }

@@ -3,8 +3,9 @@
 
 use std::fmt;
 
+use super::code;
 use super::error::{DecodeError, Fault};
-use super::reader::{Reader, code};
+use super::reader::Reader;
 use crate::types::condition;
 
 macro_rules! descriptors {

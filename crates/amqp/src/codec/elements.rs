@@ -1,8 +1,9 @@
 //! Walks a list or map in its encoding: unrequested elements are skipped, nothing is allocated.
 
-use super::error::Fault;
-use super::reader::{Reader, ascii, code, type_name, utf8};
-use super::scan::Broken;
+use super::code;
+use super::code::type_name;
+use super::error::{Broken, Fault};
+use super::reader::{Reader, ascii, utf8};
 
 /// A value without nested values, borrowed from its encoding (part 1, 1.6).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,11 +4,12 @@
 
 use std::ops::Range;
 
+use super::code;
 use super::descriptor;
 use super::error::{DecodeError, Fault, FieldError};
 use super::list::{ListReader, fields};
 use super::message::{put_annotations, put_header, read_header};
-use super::reader::{Reader, code};
+use super::reader::Reader;
 use super::scan::{Broken, sections};
 use super::writer::{put_compound, put_descriptor, put_null};
 use crate::types::{Fields, Header, condition};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::reader::type_name;
+use super::code::type_name;
 use super::{MAX_ARRAY_DESCRIPTOR, MAX_DEPTH, MAX_ZERO_WIDTH_ELEMENTS};
 use crate::types::{Error, Symbol, condition};
 
@@ -123,5 +123,20 @@ impl FieldError for DecodeError {
     #[cold]
     fn on(self, owner: &str, field: &str) -> DecodeError {
         DecodeError::new(self.condition, format!("{owner}.{field}: {}", self.description))
+    }
+}
+
+/// Why the sections end before the message does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// the section continues beyond the bytes: the rest may be in later frames
+    Cut,
+    /// the bytes are no section
+    Malformed,
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        if fault == Fault::Truncated { Self::Cut } else { Self::Malformed }
     }
 }

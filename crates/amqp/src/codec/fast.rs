@@ -2,11 +2,12 @@
 //! Nothing is allocated but for an error; every legal encoding is understood and every bound
 //! checked.
 
+use super::code;
 use super::descriptor;
 use super::error::{DecodeError, FieldError};
+use super::fields::{no_payload, read_delivery_tag, read_rcv_settle_mode, read_role};
 use super::list::ListReader;
-use super::performative::{self, no_payload, read_delivery_tag, read_rcv_settle_mode, read_role};
-use super::reader::{Reader, code};
+use super::reader::Reader;
 use super::state::put_state;
 use super::{MAX_DELIVERY_TAG, frame::HEADER_SIZE};
 use crate::types::{DeliveryState, Flow, Outcome, ReceiverSettleMode, Role, condition};
@@ -219,8 +220,29 @@ pub(super) fn read_disposition<'a>(reader: &mut Reader<'a>) -> Result<RawDisposi
 #[inline]
 pub fn flow(body: &[u8]) -> Result<Flow, DecodeError> {
     let mut reader = open(body, descriptor::FLOW, "flow")?;
-    let flow = performative::read_flow(&mut reader)?;
+    let flow = read_flow(&mut reader)?;
     no_payload(&reader, "flow")?;
+    Ok(flow)
+}
+
+/// A flow after its descriptor.
+#[inline]
+pub(super) fn read_flow(reader: &mut Reader<'_>) -> Result<Flow, DecodeError> {
+    let mut list = ListReader::open(reader, "flow")?;
+    let flow = Flow {
+        next_incoming_id: list.optional("next-incoming-id", Reader::uint)?,
+        incoming_window: list.required("incoming-window", Reader::uint)?,
+        next_outgoing_id: list.required("next-outgoing-id", Reader::uint)?,
+        outgoing_window: list.required("outgoing-window", Reader::uint)?,
+        handle: list.optional("handle", Reader::uint)?,
+        delivery_count: list.optional("delivery-count", Reader::uint)?,
+        link_credit: list.optional("link-credit", Reader::uint)?,
+        available: list.optional("available", Reader::uint)?,
+        drain: list.flag("drain")?,
+        echo: list.flag("echo")?,
+        properties: list.fields("properties")?,
+    };
+    list.finish()?;
     Ok(flow)
 }
 
@@ -288,7 +310,8 @@ pub fn encode_transfer(out: &mut Vec<u8>, head: &TransferHead<'_>) {
 /// [`MAX_TRANSFER_HEAD`].
 #[cold]
 pub fn encode_transfer_with(out: &mut Vec<u8>, head: &TransferHead<'_>, state: &DeliveryState) {
-    use super::writer::{ListWriter, put_binary, put_bool, put_null, put_uint};
+    use super::list::ListWriter;
+    use super::writer::{put_binary, put_bool, put_null, put_uint};
     let start = out.len();
     super::frame::encode(out, super::frame::FrameKind::Amqp, head.channel, |out| {
         ListWriter::new(out, descriptor::TRANSFER)
@@ -349,7 +372,8 @@ pub fn encode_disposition_of(
     (role, first, last, settled): (Role, u32, u32, bool),
     state: &DeliveryState,
 ) {
-    use super::writer::{ListWriter, put_bool, put_uint};
+    use super::list::ListWriter;
+    use super::writer::{put_bool, put_uint};
     super::frame::encode(out, super::frame::FrameKind::Amqp, channel, |out| {
         ListWriter::new(out, descriptor::DISPOSITION)
             .put(role == Role::Receiver, put_bool)

@@ -2,9 +2,13 @@
 //! nulls mean the default. Errors name the field that cannot be read.
 
 use super::MAX_DEPTH;
+use super::code;
 use super::error::{DecodeError, Fault, FieldError};
-use super::reader::{Reader, code};
-use super::value::value;
+use super::reader::Reader;
+use super::value::{put_value, value};
+use super::writer::{
+    close_compound, open_compound, put_bool, put_compound, put_descriptor, put_null, put_symbol, put_symbols,
+};
 use crate::types::{Fields, Symbol};
 
 /// The fields of one composite value, read in order.
@@ -144,4 +148,80 @@ pub(super) fn symbols(reader: &mut Reader<'_>) -> Result<Vec<Symbol>, Fault> {
         symbols.push(Symbol::from(super::reader::ascii(bytes)?));
     }
     if array.elements.is_empty() { Ok(symbols) } else { Err(Fault::Leftover) }
+}
+
+/// A map with symbols as keys.
+pub(super) fn put_fields(out: &mut Vec<u8>, fields: &Fields) {
+    put_compound(out, code::MAP_8, |out| {
+        for (key, value) in fields {
+            put_symbol(out, key);
+            put_value(out, value);
+        }
+        fields.len() * 2
+    });
+}
+
+/// Writes a described list, the form of every composite type. Absent fields become null, and those
+/// at the end are omitted.
+pub(super) struct ListWriter<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    count: usize,
+    /// end and number of the fields up to the last one present
+    kept: (usize, usize),
+}
+
+impl<'a> ListWriter<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>, descriptor: u64) -> Self {
+        put_descriptor(out, descriptor);
+        let start = open_compound(out, code::LIST_8);
+        let kept = (out.len(), 0);
+        Self { out, start, count: 0, kept }
+    }
+
+    /// A field that is present.
+    pub(super) fn put<T>(&mut self, value: T, write: impl FnOnce(&mut Vec<u8>, T)) -> &mut Self {
+        write(self.out, value);
+        self.count += 1;
+        self.kept = (self.out.len(), self.count);
+        self
+    }
+
+    /// A field that may be absent.
+    pub(super) fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) -> &mut Self {
+        match value {
+            Some(value) => self.put(value, write),
+            None => {
+                put_null(self.out);
+                self.count += 1;
+                self
+            }
+        }
+    }
+
+    /// A boolean that is false by default.
+    pub(super) fn flag(&mut self, value: bool) -> &mut Self {
+        self.maybe(value.then_some(true), put_bool)
+    }
+
+    /// A map, absent when empty.
+    pub(super) fn fields(&mut self, fields: &Fields) -> &mut Self {
+        self.maybe((!fields.is_empty()).then_some(fields), put_fields)
+    }
+
+    /// A `multiple` field, absent when empty.
+    pub(super) fn symbols(&mut self, symbols: &[Symbol]) -> &mut Self {
+        self.maybe((!symbols.is_empty()).then_some(symbols), put_symbols)
+    }
+
+    pub(super) fn finish(&mut self) {
+        let (end, count) = self.kept;
+        self.out.truncate(end);
+        if count == 0 {
+            self.out.truncate(self.start);
+            self.out.push(code::LIST_0);
+        } else {
+            close_compound(self.out, self.start, count);
+        }
+    }
 }

@@ -2,14 +2,17 @@
 //! decodes a message; `scan` reads what it needs in place.
 
 use super::MAX_DEPTH;
+use super::code;
 use super::descriptor::{self, Descriptor};
 use super::error::{DecodeError, Fault, FieldError};
+use super::list::ListWriter;
+use super::list::put_fields;
 use super::list::{ListReader, fields};
-use super::reader::{Reader, code};
+use super::reader::Reader;
 use super::value::{list, put_list, put_value, value};
 use super::writer::{
-    ListWriter, put_binary, put_compound, put_descriptor, put_fields, put_fixed, put_string, put_symbol, put_timestamp,
-    put_ubyte, put_uint, put_ulong,
+    put_binary, put_compound, put_descriptor, put_fixed, put_string, put_symbol, put_timestamp, put_ubyte, put_uint,
+    put_ulong,
 };
 use crate::types::{Body, Fields, Header, Message, MessageId, Properties, Value, condition};
 

@@ -10,12 +10,14 @@
 //! uses both. `fast` is the hot path; the other files decode transfers through it, so that only one
 //! decoder exists.
 
+mod code;
 mod describe;
 mod descriptor;
 mod elements;
 pub mod envelope;
 mod error;
 pub mod fast;
+mod fields;
 pub mod frame;
 mod list;
 mod message;

@@ -1,17 +1,18 @@
 //! The nine performatives (part 2, 2.7).
 
-use super::MAX_DELIVERY_TAG;
+use super::code;
 use super::descriptor::{self, Descriptor};
 use super::error::{DecodeError, Fault, FieldError};
 use super::fast;
+use super::fields::{no_payload, read_delivery_tag, read_rcv_settle_mode, read_role};
 use super::frame::{self, FrameKind};
 use super::list::ListReader;
+use super::list::ListWriter;
 use super::reader::Reader;
-use super::reader::code;
 use super::state::{put_error, put_state, read_error, read_state};
 use super::terminus::{put_source, put_target, read_source, read_target};
 use super::writer::{
-    ListWriter, put_binary, put_bool, put_compound, put_null, put_string, put_ubyte, put_uint, put_ulong, put_ushort,
+    put_binary, put_bool, put_compound, put_null, put_string, put_ubyte, put_uint, put_ulong, put_ushort,
 };
 use crate::types::{
     Attach, Begin, Close, DeliveryState, Detach, Disposition, End, Error, Flow, Open, Performative, ReceiverSettleMode,
@@ -33,7 +34,7 @@ pub fn decode_performative(body: &[u8]) -> Result<(Performative, &[u8]), DecodeE
         Some(descriptor::OPEN) => Performative::Open(Box::new(read_open(reader)?)),
         Some(descriptor::BEGIN) => Performative::Begin(Box::new(read_begin(reader)?)),
         Some(descriptor::ATTACH) => Performative::Attach(Box::new(read_attach(reader)?)),
-        Some(descriptor::FLOW) => Performative::Flow(read_flow(reader)?),
+        Some(descriptor::FLOW) => Performative::Flow(fast::read_flow(reader)?),
         Some(descriptor::TRANSFER) => {
             let view = fast::read_transfer(reader)?;
             return Ok((Performative::Transfer(Box::new(owned_transfer(&view)?)), view.payload));
@@ -53,16 +54,6 @@ pub fn decode_performative(body: &[u8]) -> Result<(Performative, &[u8]), DecodeE
 #[cold]
 fn not_a_performative(descriptor: Descriptor<'_>) -> DecodeError {
     DecodeError::new(condition::DECODE_ERROR, format!("performative: the type {descriptor} is not a performative"))
-}
-
-/// Only a transfer is followed by a payload.
-#[inline]
-pub(super) fn no_payload(reader: &Reader<'_>, owner: impl std::fmt::Display) -> Result<(), DecodeError> {
-    if reader.is_empty() {
-        return Ok(());
-    }
-    let excess = reader.rest().len();
-    Err(DecodeError::new(condition::DECODE_ERROR, format!("{owner}: {excess} bytes follow it in the frame")))
 }
 
 /// Appends a whole frame with any performative. It has no payload: a transfer with a payload starts
@@ -85,15 +76,6 @@ fn frame(out: &mut Vec<u8>, channel: u16, body: impl FnOnce(&mut Vec<u8>)) {
     frame::encode(out, FrameKind::Amqp, channel, body);
 }
 
-/// A settle mode by its number.
-pub(super) fn read_rcv_settle_mode(reader: &mut Reader<'_>) -> Result<ReceiverSettleMode, Fault> {
-    match reader.ubyte()? {
-        0 => Ok(ReceiverSettleMode::First),
-        1 => Ok(ReceiverSettleMode::Second),
-        _ => Err(Fault::Range("a rcv-settle-mode is 0 (first) or 1 (second)")),
-    }
-}
-
 fn read_snd_settle_mode(reader: &mut Reader<'_>) -> Result<SenderSettleMode, Fault> {
     match reader.ubyte()? {
         0 => Ok(SenderSettleMode::Unsettled),
@@ -101,19 +83,6 @@ fn read_snd_settle_mode(reader: &mut Reader<'_>) -> Result<SenderSettleMode, Fau
         2 => Ok(SenderSettleMode::Mixed),
         _ => Err(Fault::Range("a snd-settle-mode is 0 (unsettled), 1 (settled) or 2 (mixed)")),
     }
-}
-
-/// A role: true is the receiver.
-#[inline]
-pub(super) fn read_role(reader: &mut Reader<'_>) -> Result<Role, Fault> {
-    Ok(if reader.bool()? { Role::Receiver } else { Role::Sender })
-}
-
-/// A delivery tag.
-#[inline]
-pub(super) fn read_delivery_tag<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Fault> {
-    let tag = reader.binary()?;
-    if tag.len() <= MAX_DELIVERY_TAG { Ok(tag) } else { Err(Fault::Range("a delivery tag has at most 32 bytes")) }
 }
 
 fn read_open(reader: &mut Reader<'_>) -> Result<Open, DecodeError> {
@@ -258,27 +227,6 @@ pub fn encode_attach(out: &mut Vec<u8>, channel: u16, attach: &Attach) {
             .fields(&attach.properties)
             .finish();
     });
-}
-
-/// A flow after its descriptor.
-#[inline]
-pub(super) fn read_flow(reader: &mut Reader<'_>) -> Result<Flow, DecodeError> {
-    let mut list = ListReader::open(reader, "flow")?;
-    let flow = Flow {
-        next_incoming_id: list.optional("next-incoming-id", Reader::uint)?,
-        incoming_window: list.required("incoming-window", Reader::uint)?,
-        next_outgoing_id: list.required("next-outgoing-id", Reader::uint)?,
-        outgoing_window: list.required("outgoing-window", Reader::uint)?,
-        handle: list.optional("handle", Reader::uint)?,
-        delivery_count: list.optional("delivery-count", Reader::uint)?,
-        link_credit: list.optional("link-credit", Reader::uint)?,
-        available: list.optional("available", Reader::uint)?,
-        drain: list.flag("drain")?,
-        echo: list.flag("echo")?,
-        properties: list.fields("properties")?,
-    };
-    list.finish()?;
-    Ok(flow)
 }
 
 /// Appends a flow frame (2.7.4).

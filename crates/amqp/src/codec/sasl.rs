@@ -3,9 +3,10 @@
 use super::descriptor;
 use super::error::{DecodeError, Fault, FieldError};
 use super::frame::{self, FrameKind};
+use super::list::ListWriter;
 use super::list::{self, ListReader};
 use super::reader::Reader;
-use super::writer::{ListWriter, put_binary, put_string, put_symbol, put_symbols, put_ubyte};
+use super::writer::{put_binary, put_string, put_symbol, put_symbols, put_ubyte};
 use crate::types::{SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse, Symbol, condition};
 
 /// Decodes the body of a SASL frame.
@@ -35,7 +36,7 @@ pub fn decode_sasl(body: &[u8]) -> Result<SaslFrame, DecodeError> {
             return Err(DecodeError::new(condition::DECODE_ERROR, "SASL frame: its type is none of 0x40 to 0x44"));
         }
     };
-    super::performative::no_payload(&reader, descriptor)?;
+    super::fields::no_payload(&reader, descriptor)?;
     Ok(frame)
 }
 

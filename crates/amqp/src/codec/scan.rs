@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::descriptor;
 pub use super::elements::{Elements, Scalar, scalar, type_of};
+pub use super::error::Broken;
 use super::error::Fault;
 use super::reader::Reader;
 
@@ -17,21 +18,6 @@ pub struct Section<'a> {
     pub range: Range<usize>,
     /// its value, encoded
     pub value: &'a [u8],
-}
-
-/// Why the sections end before the message does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// the section continues beyond the bytes: the rest may be in later frames
-    Cut,
-    /// the bytes are no section
-    Malformed,
-}
-
-impl From<Fault> for Broken {
-    fn from(fault: Fault) -> Self {
-        if fault == Fault::Truncated { Self::Cut } else { Self::Malformed }
-    }
 }
 
 /// The sections of a message, in the order of the bytes. Ends after the first that is broken.

@@ -1,8 +1,9 @@
 //! The message annotations that a stream adds to each message (`docs/contracts.md` 9): offset,
 //! partition and arrival time. Their widths are fixed, so that the offset can be filled in later.
 
+use super::code;
 use super::descriptor;
-use super::reader::{Reader, code};
+use super::reader::Reader;
 use super::scan::{self, Elements, Scalar, sections};
 use super::writer::{put_descriptor, put_length};
 

@@ -1,10 +1,12 @@
 //! Errors (2.8.14), delivery states and outcomes (3.4), and the states of transactions (4.5).
 
+use super::code;
 use super::descriptor::{self, Descriptor};
 use super::error::{DecodeError, Fault, FieldError};
 use super::list::ListReader;
-use super::reader::{Reader, code};
-use super::writer::{ListWriter, put_binary, put_descriptor, put_string, put_symbol, put_uint, put_ulong};
+use super::list::ListWriter;
+use super::reader::Reader;
+use super::writer::{put_binary, put_descriptor, put_string, put_symbol, put_uint, put_ulong};
 use crate::types::{Declared, DeliveryState, Error, Modified, Outcome, Received, TransactionalState, condition};
 
 /// Decodes a delivery state, all of `bytes`: the raw state of a transfer or disposition of the hot

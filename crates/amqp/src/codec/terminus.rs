@@ -3,9 +3,10 @@
 use super::descriptor;
 use super::error::{DecodeError, Fault, FieldError};
 use super::list::ListReader;
+use super::list::ListWriter;
 use super::reader::Reader;
 use super::state::{put_outcome, read_outcome};
-use super::writer::{ListWriter, put_string, put_symbol, put_uint};
+use super::writer::{put_string, put_symbol, put_uint};
 use crate::types::{Coordinator, Lifetime, Source, Symbol, Target, TerminusDurability, TerminusExpiryPolicy, Value};
 
 fn read_durability(reader: &mut Reader<'_>) -> Result<TerminusDurability, Fault> {

@@ -4,8 +4,9 @@
 use super::descriptor;
 use super::error::{DecodeError, Fault, FieldError};
 use super::list::ListReader;
+use super::list::ListWriter;
 use super::reader::Reader;
-use super::writer::{ListWriter, put_binary};
+use super::writer::put_binary;
 use crate::types::{Declare, Discharge, TransactionControl};
 
 /// Decodes the value of a message sent to a coordinator, all of `value`.

@@ -1,8 +1,9 @@
 //! Values of any type (part 1, 1.6), for the places where the standard allows any: properties,
 //! annotations, filters, bodies.
 
+use super::code;
 use super::error::{DecodeError, Fault, FieldError};
-use super::reader::{ArrayHead, Reader, ascii, code, utf8};
+use super::reader::{ArrayHead, Reader, ascii, utf8};
 use super::writer::{
     put_binary, put_bool, put_compound, put_fixed, put_length, put_null, put_string, put_symbol, put_timestamp,
     put_ubyte, put_uint, put_ulong, put_ushort,

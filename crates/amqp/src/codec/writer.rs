@@ -1,8 +1,7 @@
 //! Encodes primitives and compounds onto the end of a buffer, each in its smallest form.
 
-use super::reader::code;
-use super::value::put_value;
-use crate::types::{Fields, Symbol};
+use super::code;
+use crate::types::Symbol;
 
 pub(super) fn put_null(out: &mut Vec<u8>) {
     out.push(code::NULL);
@@ -94,13 +93,14 @@ pub(super) fn put_compound(out: &mut Vec<u8>, code_8: u8, elements: impl FnOnce(
 }
 
 /// Reserves the head of a small compound; returns the position of its constructor.
-fn open_compound(out: &mut Vec<u8>, code_8: u8) -> usize {
+pub(super) fn open_compound(out: &mut Vec<u8>, code_8: u8) -> usize {
     let start = out.len();
     out.extend_from_slice(&[code_8, 0, 0]);
     start
 }
 
-fn close_compound(out: &mut Vec<u8>, start: usize, count: usize) {
+/// Fills in the head of a compound that ends here; a large one gets the wide constructor.
+pub(super) fn close_compound(out: &mut Vec<u8>, start: usize, count: usize) {
     let content = out.len() - start - 3;
     if content < 255 && count <= 255 {
         out[start + 1] = (content + 1) as u8;
@@ -112,17 +112,6 @@ fn close_compound(out: &mut Vec<u8>, start: usize, count: usize) {
     head[..4].copy_from_slice(&((content + 4) as u32).to_be_bytes());
     head[4..].copy_from_slice(&(count as u32).to_be_bytes());
     out.splice(start + 1..start + 3, head);
-}
-
-/// A map with symbols as keys.
-pub(super) fn put_fields(out: &mut Vec<u8>, fields: &Fields) {
-    put_compound(out, code::MAP_8, |out| {
-        for (key, value) in fields {
-            put_symbol(out, key);
-            put_value(out, value);
-        }
-        fields.len() * 2
-    });
 }
 
 /// The value of a `multiple` field: an array, also around a single symbol, which every peer
@@ -137,69 +126,4 @@ pub(super) fn put_symbols(out: &mut Vec<u8>, symbols: &[Symbol]) {
         }
         symbols.len()
     });
-}
-
-/// Writes a described list, the form of every composite type. Absent fields become null, and those
-/// at the end are omitted.
-pub(super) struct ListWriter<'a> {
-    out: &'a mut Vec<u8>,
-    start: usize,
-    count: usize,
-    /// end and number of the fields up to the last one present
-    kept: (usize, usize),
-}
-
-impl<'a> ListWriter<'a> {
-    pub(super) fn new(out: &'a mut Vec<u8>, descriptor: u64) -> Self {
-        put_descriptor(out, descriptor);
-        let start = open_compound(out, code::LIST_8);
-        let kept = (out.len(), 0);
-        Self { out, start, count: 0, kept }
-    }
-
-    /// A field that is present.
-    pub(super) fn put<T>(&mut self, value: T, write: impl FnOnce(&mut Vec<u8>, T)) -> &mut Self {
-        write(self.out, value);
-        self.count += 1;
-        self.kept = (self.out.len(), self.count);
-        self
-    }
-
-    /// A field that may be absent.
-    pub(super) fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) -> &mut Self {
-        match value {
-            Some(value) => self.put(value, write),
-            None => {
-                put_null(self.out);
-                self.count += 1;
-                self
-            }
-        }
-    }
-
-    /// A boolean that is false by default.
-    pub(super) fn flag(&mut self, value: bool) -> &mut Self {
-        self.maybe(value.then_some(true), put_bool)
-    }
-
-    /// A map, absent when empty.
-    pub(super) fn fields(&mut self, fields: &Fields) -> &mut Self {
-        self.maybe((!fields.is_empty()).then_some(fields), put_fields)
-    }
-
-    /// A `multiple` field, absent when empty.
-    pub(super) fn symbols(&mut self, symbols: &[Symbol]) -> &mut Self {
-        self.maybe((!symbols.is_empty()).then_some(symbols), put_symbols)
-    }
-
-    pub(super) fn finish(&mut self) {
-        let (end, count) = self.kept;
-        self.out.truncate(end);
-        if count == 0 {
-            self.out.truncate(self.start);
-            self.out.push(code::LIST_0);
-        } else {
-            close_compound(self.out, self.start, count);
-        }
-    }
 }

@@ -8,7 +8,6 @@
 //! carry out the driver's calls, `transfers` is the hot path both ways, `settlement` the way back,
 //! `timers` the time-outs. `state` holds the tables.
 
-mod config;
 mod event;
 mod fault;
 mod fitting;
@@ -17,7 +16,6 @@ mod links;
 mod receive;
 mod sessions;
 mod settlement;
-pub(crate) mod slots;
 mod state;
 mod timers;
 mod transfers;
@@ -25,18 +23,18 @@ mod transfers;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-pub use config::{Config, SaslPolicy};
 pub use event::{AttachReply, ClosedBy, Event, Incoming, LinkId, Outgoing, SendError, SessionId, Tag, UseError};
 use fault::Fault;
 use slab::Slab;
-use slots::Slots;
 use state::{Sasl, State};
 use timers::Timers;
 
 use crate::codec::frame::{self, Frame, FrameKind, MIN_MAX_FRAME_SIZE};
 use crate::codec::{encode_flow, fast};
+pub use crate::config::{Config, SaslPolicy};
 use crate::link::Link;
 use crate::session::Session;
+use crate::slots::Slots;
 use crate::time::Time;
 use crate::types::{Open, Role};
 

@@ -41,6 +41,7 @@ mod number;
 mod parser;
 mod program;
 mod subject;
+mod token;
 mod value;
 
 pub use error::SelectorError;

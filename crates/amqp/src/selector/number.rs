@@ -3,7 +3,7 @@
 
 use super::Dialect;
 use super::error::{Problem, quote};
-use super::lexer::{Token, is_part};
+use super::token::{Token, is_part};
 
 /// The literal at the front of `text`, which begins with a digit, or a point and a digit; and its
 /// length.

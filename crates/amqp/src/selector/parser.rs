@@ -16,11 +16,12 @@
 //! stack.
 
 use super::error::{Problem, quote};
-use super::lexer::{Lexer, Mark, Token, Word};
+use super::lexer::Lexer;
 use super::like::{Pattern, PatternFault, SEARCHED_MAX};
 use super::names::{self, Field};
 use super::program::{Constant, Op, Operand, Program};
 use super::subject::Needs;
+use super::token::{Mark, Token, Word};
 use super::value::{Arithmetic, Comparison};
 use super::{Dialect, IDENTIFIERS_MAX, NESTING_MAX, OPERATIONS_MAX, TEXT_MAX_BYTES};
 

@@ -12,7 +12,8 @@ use ranges::Ranges;
 use state::State;
 use unsettled::Unsettled;
 
-use crate::connection::{Config, slots::Slots};
+use crate::config::Config;
+use crate::slots::Slots;
 use crate::types::{Begin, Error, Fields, Flow, condition};
 
 /// Our announced outgoing window: unlimited, because the peer's incoming window is the effective

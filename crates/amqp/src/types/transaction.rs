@@ -1,6 +1,6 @@
-//! Part 4, Transactions: the types.
+//! Part 4, Transactions: the coordinator and what clients send to it.
 
-use super::{Outcome, Symbol};
+use super::Symbol;
 
 /// 4.5.1
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -32,20 +32,4 @@ pub enum TransactionControl {
     Declare(Declare),
     /// commit or roll back
     Discharge(Discharge),
-}
-
-/// 4.5.5
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Declared {
-    /// transaction
-    pub txn_id: Vec<u8>,
-}
-
-/// 4.5.6
-#[derive(Clone, Debug, PartialEq)]
-pub struct TransactionalState {
-    /// transaction
-    pub txn_id: Vec<u8>,
-    /// provisional
-    pub outcome: Option<Outcome>,
 }

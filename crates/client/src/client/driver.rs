@@ -13,7 +13,7 @@ use super::Setup;
 use super::event::{Event, Handle, LinkOptions, Outcome, Reason, StreamState};
 use super::links::{Direction, Links, Receiver, Sender, attach};
 use super::mailbox::{Command, Mailbox};
-use super::reactor::Waker;
+use super::waker::Waker;
 use crate::error::Error;
 use crate::login::Exchange;
 use crate::poller::Poller;

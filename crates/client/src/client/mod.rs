@@ -12,6 +12,7 @@ mod event;
 mod links;
 mod mailbox;
 mod reactor;
+mod waker;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use crate::login::Credentials;
 use crate::transport::{Route, TlsOptions, Transport, resolve};
 use crate::url::Url;
 use mailbox::{Command, Mailbox};
-use reactor::Waker;
+use waker::Waker;
 
 /// The server, and the credentials.
 #[derive(Clone, Debug)]
@@ -176,7 +177,7 @@ impl Client {
     }
 
     fn start(setup: Arc<Setup>, transport: Option<Transport>) -> Result<Self, Error> {
-        let waker = Waker::global()?;
+        let waker = reactor::global()?;
         let mailbox = Arc::new(Mailbox::new().map_err(|error| Error::io("eventfd", &error))?);
         let key = waker.add(setup, Arc::clone(&mailbox), transport);
         Ok(Self { mailbox, waker, key })

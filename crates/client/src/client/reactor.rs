@@ -2,100 +2,41 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use enmasse_amqp::time::Time;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::Setup;
 use super::driver::Driver;
-use super::mailbox::Mailbox;
+use super::waker::{Notice, Waker};
 use crate::error::Error;
 use crate::poller::{Poller, Ready};
-use crate::transport::Transport;
 use crate::wire::read_buffer;
 
 /// Key of the eventfd that ends a wait.
 const WAKE: u64 = u64::MAX;
 
-/// Commands for the thread.
-enum Notice {
-    /// a new connection; with a stream if it is connected already
-    New { key: u64, setup: Arc<Setup>, mailbox: Arc<Mailbox>, transport: Option<Transport> },
-    /// the mailbox of a connection has commands
-    Work(u64),
-}
-
-struct Inbox {
-    notices: Vec<Notice>,
-    next_key: u64,
-}
-
-/// Wakes the I/O thread.
-#[derive(Clone)]
-pub(super) struct Waker(Arc<Shared>);
-
-struct Shared {
-    inbox: Mutex<Inbox>,
-    signal: OwnedFd,
-}
-
-impl Waker {
-    /// The process's I/O thread, started when it is first needed.
-    ///
-    /// # Errors
-    /// `Exhausted` if the system has no free thread or file descriptor.
-    pub(super) fn global() -> Result<Self, Error> {
-        static GLOBAL: OnceLock<Waker> = OnceLock::new();
-        static START: Mutex<()> = Mutex::new(());
-        let _one_at_a_time = START.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waker) = GLOBAL.get() {
-            return Ok(waker.clone());
-        }
-        let waker = start().map_err(|error| Error::io("the client's I/O thread", &error))?;
-        Ok(GLOBAL.get_or_init(|| waker).clone())
+/// The process's I/O thread, started when it is first needed.
+///
+/// # Errors
+/// `Exhausted` if the system has no free thread or file descriptor.
+pub(super) fn global() -> Result<Waker, Error> {
+    static GLOBAL: OnceLock<Waker> = OnceLock::new();
+    static START: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = START.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(waker) = GLOBAL.get() {
+        return Ok(waker.clone());
     }
-
-    fn notify(&self, notice: Notice) {
-        let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        inbox.notices.push(notice);
-        if inbox.notices.len() == 1 {
-            // an eventfd's counter fails only at 2^64 - 2
-            let _ = rustix::io::write(&self.0.signal, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// Adds a connection; returns its key.
-    pub(super) fn add(&self, setup: Arc<Setup>, mailbox: Arc<Mailbox>, transport: Option<Transport>) -> u64 {
-        let key = {
-            let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-            inbox.next_key += 1;
-            inbox.next_key
-        };
-        self.notify(Notice::New { key, setup, mailbox, transport });
-        key
-    }
-
-    /// Notifies the thread of commands in the mailbox of a connection.
-    pub(super) fn wake(&self, key: u64) {
-        self.notify(Notice::Work(key));
-    }
-
-    fn take(&self) -> Vec<Notice> {
-        // read before the inbox is emptied: later input signals again
-        let _ = rustix::io::read(&self.0.signal, &mut [0; 8]);
-        std::mem::take(&mut self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner).notices)
-    }
+    let waker = start().map_err(|error| Error::io("the client's I/O thread", &error))?;
+    Ok(GLOBAL.get_or_init(|| waker).clone())
 }
 
 fn start() -> io::Result<Waker> {
     let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let poller = Poller::new()?;
     poller.watch(&signal, WAKE, false)?;
-    let inbox = Mutex::new(Inbox { notices: Vec::new(), next_key: 0 });
-    let waker = Waker(Arc::new(Shared { inbox, signal }));
+    let waker = Waker::new(signal);
     let reactor = Reactor {
         waker: waker.clone(),
         poller,

@@ -13,9 +13,8 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 
 use super::any;
 use super::rows::{Datum, Rows};
+use crate::declare::SENML_FIELDS;
 
-/// The fields of a resolved record.
-pub(crate) const FIELDS: [&str; 9] = ["n", "u", "t", "v", "vs", "vb", "vd", "s", "ut"];
 /// Times from here on are absolute (4.5.3).
 const ABSOLUTE_TIME_MIN: f64 = 268_435_456.0;
 /// The newest supported version (4.4).
@@ -90,17 +89,17 @@ pub(super) struct Pack<'r, 'a> {
     rows: &'r mut Rows<'a>,
     /// of the message, microseconds since 1970
     now: Option<i64>,
-    /// where the columns of `FIELDS` are
-    places: [Option<usize>; FIELDS.len()],
+    /// where the columns of `SENML_FIELDS` are
+    places: [Option<usize>; SENML_FIELDS.len()],
 }
 
 impl<'r, 'a> Pack<'r, 'a> {
     pub(super) fn new(rows: &'r mut Rows<'a>, now: Option<i64>) -> Self {
-        let places = FIELDS.map(|name| rows.find(name.as_bytes()));
+        let places = SENML_FIELDS.map(|name| rows.find(name.as_bytes()));
         Self { rows, now, places }
     }
 
-    /// Sets field `at` of `FIELDS`, where it is declared.
+    /// Sets field `at` of `SENML_FIELDS`, where it is declared.
     fn set(&mut self, at: usize, value: Datum<'_>) {
         if let Some(place) = self.places[at] {
             self.rows.set(place, value);

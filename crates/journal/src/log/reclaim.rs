@@ -2,17 +2,38 @@
 
 use std::collections::BTreeMap;
 
+use super::Log;
 use super::batch::WriteBatch;
 use super::config::Refused;
 use super::disk::{Disk, Fault};
-use super::owner::Log;
+use super::lines::{Lines, lines};
 use super::record::{Kind, Line, Record, put_declare, put_drop, put_remove, put_state};
-use super::recover::{Lines, lines};
 use super::scan::Extent;
 use super::space::Readable;
 use super::wire::Take;
 
 impl<D: Disk> Log<D> {
+    /// The segment to compact: the queues should copy its live messages (`WriteBatch::copy`), some
+    /// each turn. It is the same segment until it has no live message. `None` while the log is
+    /// smaller than twice its live bytes.
+    pub fn wants_compacted(&mut self) -> Option<u32> {
+        let alive = |number: u32| self.space.segments.get(&number).is_some_and(|segment| segment.messages > 0);
+        if !self.compacting.is_some_and(alive) {
+            let slack = u64::from(self.config.slack_segments) * u64::from(self.config.segment_bytes);
+            self.compacting = self.space.sparsest(self.active.as_ref().map(|active| active.number), slack);
+        }
+        self.compacting
+    }
+
+    /// Skips a segment in compaction, because no queue can copy its remaining live messages: they
+    /// cannot be read. It is skipped until its number of live messages changes.
+    pub fn pass_over(&mut self, segment: u32) {
+        if let Some(segment) = self.space.segments.get_mut(&segment) {
+            segment.passed_over = Some(segment.messages);
+        }
+        self.compacting = self.compacting.filter(|compacting| *compacting != segment);
+    }
+
     /// One step of deferred work: deletes a segment, copies live records out of a segment, or
     /// creates a spare. Call it after each `sync`, and when idle with a `sync` before each call,
     /// for as long as it returns that it did something. A step takes some milliseconds for segments

@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::catalog::{CatalogEntries, Losses};
-use super::disk::{Disk, Fault};
+use super::Log;
+use super::batch::WriteBatch;
+use super::catalog::CatalogEntries;
+use super::config::Refused;
+use super::disk::Disk;
 use super::entries::Entries;
 use super::facts::{Fact, Facts};
-use super::frame::{DAMAGED, HEAD_BYTES, Salt, padded};
-use super::place::RecordLocation;
+use super::frame::{DAMAGED, HEAD_BYTES, padded};
+use super::lines::Lines;
+use super::losses::Losses;
+use super::place::{Freed, RecordLocation};
 use super::record::{Line, Record, SeqRange};
-use super::scan::{Extent, scan};
-use super::segment::{BLOCK_BYTES, Seal, seal};
+use super::segment::BLOCK_BYTES;
 use super::space::Space;
 use super::wire::Take;
 
@@ -150,43 +154,6 @@ struct Replayed {
     entries: Entries,
     next_seq: u64,
     first: Option<u32>,
-}
-
-/// The records of a segment, as lines.
-pub(super) struct Lines {
-    pub(super) index: Vec<u8>,
-    /// The end of its records.
-    pub(super) end: u32,
-    /// Its seal, if it has one and the lines were read from its index.
-    pub(super) sealed: Option<Seal>,
-    pub(super) gaps: Vec<(u32, u32)>,
-    pub(super) repaired: u64,
-}
-
-/// Reads the lines of a segment from its index, or from its records if the index is damaged.
-///
-/// # Errors
-/// The disk cannot be read.
-pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: Extent) -> Result<Lines, Fault> {
-    let limit = u32::try_from(disk.length(segment)?).unwrap_or(u32::MAX);
-    let mut block = [0; BLOCK_BYTES];
-    disk.read(segment, 0, &mut block)?;
-    let sealed = seal(&block, segment, salt);
-    let cut_off = sealed.filter(|seal| seal.end > limit).map(|seal| (limit, seal.end - limit));
-    let seal = sealed.filter(|seal| seal.end <= limit && known == Extent::Whole);
-    if let Some(seal) = seal
-        .filter(|seal| seal.index_len > 0 && seal.index_at.checked_add(seal.index_len).is_some_and(|end| end <= limit))
-    {
-        let mut index = vec![0; seal.index_len as usize];
-        let read = disk.read(segment, seal.index_at.into(), &mut index)?;
-        if read == index.len() && crc32c::crc32c(&index) == seal.index_crc {
-            return Ok(Lines { index, end: seal.end, sealed: Some(seal), gaps: Vec::new(), repaired: 0 });
-        }
-    }
-    let limit = seal.map_or(limit, |seal| seal.end);
-    let mut scanned = scan(disk, segment, Salt(salt), limit, known)?;
-    scanned.gaps.extend(cut_off);
-    Ok(Lines { index: scanned.index, end: scanned.end, sealed: None, gaps: scanned.gaps, repaired: scanned.repaired })
 }
 
 impl Replay {
@@ -358,5 +325,39 @@ impl Replayed {
             Some(fact) => (fact.segment, fact.deleted) = (segment, fact.deleted || deleted),
             None => self.fact = Some(Fact { segment, first, deleted }),
         }
+    }
+}
+
+impl<D: Disk> Log<D> {
+    /// Appends the declarations that were damaged and that the catalog restored, if there is space.
+    pub(super) fn rewrite_declarations(&mut self, recovered: &Recovered) {
+        let mut batch = WriteBatch::new();
+        for queue in recovered.queues.iter().filter(|queue| queue.lost_declaration) {
+            if let Some((uid, name)) = &queue.declared {
+                batch.declare(queue.queue, uid, name);
+            }
+        }
+        if !batch.is_empty() {
+            // The next stored message reports a full or failing disk.
+            let _ = self.append(&mut batch).and_then(|()| self.sync());
+        }
+    }
+
+    /// Deletes the queues that no copy declares, so that their segments can be reclaimed.
+    ///
+    /// # Errors
+    /// `NoRoom` on a full disk; otherwise as [`Log::append`].
+    pub fn discard_unnamed(&mut self, recovered: &Recovered) -> Result<(), Refused> {
+        let mut batch = WriteBatch::new();
+        for queue in recovered.unnamed_queues() {
+            let mut freed = Freed::default();
+            queue.messages().for_each(|message| freed.add(message.place));
+            batch.drop_queue(queue.queue, &freed);
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.append(&mut batch)?;
+        self.sync()
     }
 }

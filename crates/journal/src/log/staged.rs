@@ -11,11 +11,12 @@
 
 use std::io::IoSlice;
 
+use super::Log;
+use super::active::{Active, SLACK_BYTES};
 use super::batch::{Run, WriteBatch};
 use super::config::{GROUP_BYTES_MAX, Refused};
 use super::disk::Disk;
 use super::frame::{Salt, stamp};
-use super::owner::{Active, Log, SLACK_BYTES};
 use super::record::Kind;
 use super::segment::{BLOCK_BYTES, first_block};
 

@@ -1,20 +1,12 @@
 //! Consumers, and which of them may receive: exclusive, single active, by priority.
 
+use super::consumer_id::ConsumerId;
 use super::cursor::Cursor;
 use super::settings::{Settings, Sharing};
 
 const SLOT_BITS: u32 = 18;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const NOT_LISTED: u32 = u32::MAX;
-
-/// Identifies a consumer of one queue; reused only after 16,384 other consumers of its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConsumerId(pub(super) u32);
-
-impl ConsumerId {
-    /// A consumer that has detached.
-    pub(super) const DETACHED: Self = Self(u32::MAX - 1);
-}
 
 /// A consumer as it attaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::Queue;
-use super::consumers::ConsumerId;
+use super::consumer_id::ConsumerId;
 use super::effect::{Item, Next, Verdict};
 use super::entry::{Entry, Mark, Seq, Step};
 use super::head::Priority;

@@ -1,7 +1,8 @@
 //! Outgoing messages: consumers, and the next message of each.
 
 use super::Queue;
-use super::consumers::{Candidates, Consume, ConsumerId, Refused};
+use super::consumer_id::ConsumerId;
+use super::consumers::{Candidates, Consume, Refused};
 use super::effect::{Item, Next, Verdict};
 use super::entry::{Entry, Mark, Seq, Step};
 use super::index::Class;

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::Queue;
-use super::consumers::ConsumerId;
+use super::consumer_id::ConsumerId;
 use super::entry::Mark;
 use super::index::Index;
 use super::settings::Grouping;

@@ -44,9 +44,11 @@
 //! its work is bounded; an incomplete call is reported ([`Next::Later`], [`Queue::next_timeout`]).
 
 mod admission;
+mod consumer_id;
 mod consumers;
 mod cursor;
 mod delivery;
+mod diversion;
 mod duplicate_history;
 mod effect;
 mod entry;
@@ -74,7 +76,8 @@ use timer::Timers;
 use undeliverable_here::UndeliverableHere;
 use values::LastValues;
 
-pub use consumers::{Candidates, Consume, ConsumerId, Refused};
+pub use consumer_id::ConsumerId;
+pub use consumers::{Candidates, Consume, Refused};
 pub(crate) use duplicate_history::DuplicateHistory;
 pub use duplicate_history::NUMBERED_PRODUCERS_MAX;
 pub use effect::{Admission, Cause, ConsumerOutcome, Effect, Item, Next, Refusal, Stored, Target, Verdict};

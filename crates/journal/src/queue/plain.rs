@@ -5,7 +5,8 @@
 //! returns `None` without a change, and the caller uses the general calls.
 
 use super::Queue;
-use super::consumers::{Candidates, ConsumerId};
+use super::consumer_id::ConsumerId;
+use super::consumers::Candidates;
 use super::effect::Cause;
 use super::entry::{Entry, Mark, RecordLocation, Seq, State, Step};
 use super::head::Priority;

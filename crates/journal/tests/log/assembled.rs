@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{
-    AssembledBody, Commits, Config, HEAD_BYTES_MAX, Lane, Log, Recent, SHARED_BYTES, Target, WriteBatch,
+    AssembledBody, CommitSchedule, Config, HEAD_BYTES_MAX, Lane, Log, Recent, SHARED_BYTES, Target, WriteBatch,
 };
 
 fn config() -> Config {
@@ -40,7 +40,7 @@ fn a_message_in_parts_is_read_from_memory_and_from_disk() {
             batch.state(queue, b"key", b"value");
             batch.end();
             assert_eq!(batch.body(number), whole);
-            let mut commits = Commits::new(config().commit_bytes);
+            let mut commits = CommitSchedule::new(config().commit_bytes);
             commits.push(Lane::default(), batch);
             let mut done = Vec::new();
             while done.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use enmasse_journal::log::simulated::{Call, Dice, SimulatedDisk};
 use enmasse_journal::log::{
-    Commits, Committed, Config, Lane, Log, RecordLocation, Recovered, Refused, Removal, Target, WriteBatch,
+    CommitSchedule, Committed, Config, Lane, Log, RecordLocation, Recovered, Refused, Removal, Target, WriteBatch,
 };
 
 const COMMIT_BYTES: u32 = 2 << 10;
@@ -74,7 +74,7 @@ struct Notified {
 fn live(disk: &Arc<SimulatedDisk>, cut: Option<u64>, bytes: usize, small_bytes: usize) -> Notified {
     let (mut log, first) = begun(disk);
     cut.into_iter().for_each(|calls| disk.cut_after(calls));
-    let mut commits = Commits::new(COMMIT_BYTES);
+    let mut commits = CommitSchedule::new(COMMIT_BYTES);
     let mut notified = Notified::default();
     for round in 0..100 {
         if round == 3 {
@@ -147,7 +147,7 @@ fn small_batches_are_committed_between_the_chunks_of_a_large_one() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let config = Config { segment_bytes: 1 << 20, commit_bytes: 64 << 10, ..config() };
     let (mut log, first) = begun_with(&disk, config);
-    let mut commits = Commits::new(config.commit_bytes);
+    let mut commits = CommitSchedule::new(config.commit_bytes);
     commits.push(LARGE_LANE, transaction(700_000, first));
     let (mut seq, mut steps, mut large) = (0, 0, false);
     while !large {
@@ -175,7 +175,7 @@ fn small_batches_are_committed_between_the_chunks_of_a_large_one() {
 fn staged_batch_completes_although_the_disk_becomes_full() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let (mut log, first) = begun(&disk);
-    let mut commits = Commits::new(COMMIT_BYTES);
+    let mut commits = CommitSchedule::new(COMMIT_BYTES);
     commits.push(LARGE_LANE, transaction(40_000, first));
     commits.step(&mut log, &mut Vec::new());
     commits.step(&mut log, &mut Vec::new());
@@ -210,7 +210,7 @@ fn staged_batch_completes_although_the_disk_becomes_full() {
 fn queue_dropped_after_a_large_message_removes_that_message() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let (mut log, first) = begun(&disk);
-    let mut commits = Commits::new(COMMIT_BYTES);
+    let mut commits = CommitSchedule::new(COMMIT_BYTES);
     commits.push(LARGE_LANE, transaction(9_000, first));
     let mut dropped = WriteBatch::new();
     dropped.drop_queue(LARGE, &enmasse_journal::log::Freed::default());
@@ -270,7 +270,7 @@ fn lanes_keep_their_order() {
         let mut dice = Dice::new(seed);
         let disk = Arc::new(SimulatedDisk::new(512, seed));
         let (mut log, _) = begun(&disk);
-        let mut commits = Commits::new(COMMIT_BYTES);
+        let mut commits = CommitSchedule::new(COMMIT_BYTES);
         let (mut sent, mut back): (BTreeMap<Lane, u64>, BTreeMap<Lane, u64>) = Default::default();
         let mut seq = 0;
         while seq < 120 || !commits.is_empty() {

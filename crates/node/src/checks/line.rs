@@ -147,8 +147,8 @@ impl<T> CheckQueue<T> {
             self.of_space.remove(&space);
             self.order.retain(|other| *other != space);
         }
-        self.spaces.give_back(&space);
-        self.hosts.give_back(&host);
+        self.spaces.release(&space);
+        self.hosts.release(&host);
         Some((host, check))
     }
 

@@ -1,6 +1,6 @@
 //! The journal's threads: the owner commits the batches of the workers, the reader reads bodies.
 //!
-//! Group commit needs no timer: the next batches are collected while an fsync runs, and [`Commits`]
+//! Group commit needs no timer: the next batches are collected while an fsync runs, and [`CommitSchedule`]
 //! chooses those to write next. The producers' windows bound the requests; a worker passes one
 //! batch of each kind per turn, and more only for large messages.
 

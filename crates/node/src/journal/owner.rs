@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use enmasse_journal::log::{Commits, Committed, Disk, Lane, Log, Refused};
+use enmasse_journal::log::{CommitSchedule, Committed, Disk, Lane, Log, Refused};
 use enmasse_router::core::Answer;
 
 use super::backoff::Backoff;
@@ -27,7 +27,7 @@ const WAITING_CALLERS: Lane = Lane { worker: u16::MAX, part: 0 };
 
 pub(super) struct Owner<D> {
     log: Log<D>,
-    commits: Commits,
+    commits: CommitSchedule,
     /// callers that wait for their batches
     waiting: VecDeque<Sender<Result<(), Refused>>>,
     mailboxes: Mailboxes,
@@ -49,7 +49,7 @@ impl<D: Disk> Owner<D> {
         stats: Arc<Mutex<JournalStats>>,
         reports: Arc<ReadReports>,
     ) -> Self {
-        let commits = Commits::new(log.config().commit_bytes);
+        let commits = CommitSchedule::new(log.config().commit_bytes);
         let waiting = VecDeque::new();
         let (unreadable, again) = (BTreeSet::new(), Backoff::default());
         Self { log, commits, waiting, mailboxes, stats, reports, requested: None, unreadable, again }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
-use super::attempts::Ending;
 use super::delivery::{Arrival, Delivery};
 use super::describe::AddressDescription;
+use super::ending::Ending;
 use super::ids::{AttachmentId, QuestionId, TransactionId};
 use super::role::{
     AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,

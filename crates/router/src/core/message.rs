@@ -207,7 +207,7 @@ impl Backlog {
     pub(super) fn pop_front(&mut self) -> Option<Key> {
         let message = self.items.pop_front();
         self.returned = self.returned.saturating_sub(1);
-        self.give_back();
+        self.shrink();
         message
     }
 
@@ -217,11 +217,11 @@ impl Backlog {
         let Some(at) = self.items.iter().rposition(|item| *item == message) else { return false };
         self.items.remove(at);
         self.returned -= usize::from(at < self.returned);
-        self.give_back();
+        self.shrink();
         true
     }
 
-    fn give_back(&mut self) {
+    fn shrink(&mut self) {
         if self.items.is_empty() && self.items.capacity() > QUEUE_KEPT {
             self.items = VecDeque::new();
         }

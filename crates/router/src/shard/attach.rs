@@ -7,13 +7,13 @@ use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
 use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
+use super::credit_window::CreditWindow;
 use super::errors::{not_found, not_open, short_subscription_name};
 use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::subscribing::{filter, names};
 use super::terminus::{Terminus, check, reply, requested_kind, settle_first};
 use super::terms::{Terms, producer_name};
-use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
 use crate::core::{
     AddressKey, AddressKind, AttachmentId, AttachmentRole, Budget, Consuming, Declared, Ending, Filter, OpenQueue,
@@ -229,9 +229,11 @@ impl Shard {
             })
             .collect();
         let state = match (attach.role, &places[..]) {
-            (Role::Sender, [(attachment, home), ..]) => {
-                Link::Producer { attachment: *attachment, home: *home, window: Window::new(entries[0].link_capacity) }
-            }
+            (Role::Sender, [(attachment, home), ..]) => Link::Producer {
+                attachment: *attachment,
+                home: *home,
+                window: CreditWindow::new(entries[0].link_capacity),
+            },
             _ => Link::Consumer {
                 attachments: places.iter().map(|(attachment, _)| *attachment).collect(),
                 wildcard: is_wildcard(name).then(|| {
@@ -356,7 +358,7 @@ impl Shard {
     }
 
     fn attach_anonymous(&mut self, id: ConnId, link: LinkId, attach: &Attach, producer_name: Option<Arc<str>>) {
-        let window = Window::new(self.shared.link_capacity);
+        let window = CreditWindow::new(self.shared.link_capacity);
         let size = self.shared.message_size_max;
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
@@ -366,7 +368,7 @@ impl Shard {
         let mut reply = reply(attach, &terminus, size);
         settle_first(&mut reply, attach.role, conn.insists_on_settle_mode);
         conn.machine.accept(link, reply);
-        if let Some(credit) = conn.credit(link.0, Window::open) {
+        if let Some(credit) = conn.credit(link.0, CreditWindow::open) {
             self.fabric.grant(id.key, link.0, credit);
         }
     }

@@ -10,13 +10,13 @@ use enmasse_amqp::types::{Attach, Error, MessageId, condition};
 use smallvec::SmallVec;
 
 use super::DYNAMIC_PREFIX;
+use super::credit_window::CreditWindow;
 use super::errors::not_found;
 use super::link_names::{LinkName, Stealing};
 use super::renewing::Renewal;
 use super::resumable::Resuming;
 use super::traffic::Pacing;
 use super::transactions::{Coordinator, Transaction};
-use super::window::Window;
 use crate::core::{AttachmentId, Budget, Consuming};
 use crate::plan::Operation;
 use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
@@ -46,7 +46,7 @@ pub(super) enum Link {
     /// addresses
     Consumer { attachments: SmallVec<[AttachmentId; 1]>, wildcard: Option<Box<Wildcard>> },
     /// it sends to us, always to one address
-    Producer { attachment: AttachmentId, home: u16, window: Window },
+    Producer { attachment: AttachmentId, home: u16, window: CreditWindow },
     /// a sender to the anonymous terminus
     Anonymous(Box<Anonymous>),
     /// a sender to the coordinator
@@ -63,7 +63,7 @@ pub(super) struct Wildcard {
 /// A link to the anonymous terminus, with one attachment for each address that it has used. A link
 /// to the management node is one too: the node sends its answers through it.
 pub(super) struct Anonymous {
-    pub(super) window: Window,
+    pub(super) window: CreditWindow,
     pub(super) routes: HashMap<Box<str>, Route>,
     /// its name, if its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
@@ -90,7 +90,7 @@ pub(super) struct Beginning {
 }
 
 impl Anonymous {
-    pub(super) fn new(window: Window) -> Self {
+    pub(super) fn new(window: CreditWindow) -> Self {
         Self {
             window,
             routes: HashMap::new(),
@@ -309,7 +309,11 @@ impl Conn {
     /// one grant, and returns the credit to grant, if any. A link that gets none because the share
     /// is 0 waits for the next share of its space.
     #[inline]
-    pub(super) fn credit(&mut self, id: u32, change: impl FnOnce(&mut Window, u32) -> Option<u32>) -> Option<u32> {
+    pub(super) fn credit(
+        &mut self,
+        id: u32,
+        change: impl FnOnce(&mut CreditWindow, u32) -> Option<u32>,
+    ) -> Option<u32> {
         let share = self.pacing.share();
         let (window, share) = match self.links.get_mut(id as usize)? {
             Link::Producer { window, .. } => (window, share),

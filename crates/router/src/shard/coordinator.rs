@@ -19,11 +19,11 @@ use enmasse_amqp::types::{
 };
 
 use super::conn::{Conn, Link};
+use super::credit_window::CreditWindow;
 use super::departing::Departure;
 use super::errors::not_open;
 use super::terminus::{Terminus, reply, settle_first};
 use super::transactions::{Coordinator, Discharging, Homes, Transaction, Unsettled, transactional};
-use super::window::Window;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Request, Shard};
 use crate::core::{
@@ -92,10 +92,10 @@ impl Shard {
         let conn = &mut self.fabric.conns[id.key()];
         settle_first(&mut answer, attach.role, conn.insists_on_settle_mode);
         conn.settled_here = true;
-        let window = Window::new(CONTROLS_MAX);
+        let window = CreditWindow::new(CONTROLS_MAX);
         conn.set_link(link, Link::Coordinator(Box::new(Coordinator { window, beginning: Vec::new(), rejects })));
         conn.machine.accept(link, answer);
-        if let Some(credit) = conn.credit(link.0, Window::open) {
+        if let Some(credit) = conn.credit(link.0, CreditWindow::open) {
             self.fabric.grant(id.key, link.0, credit);
         }
         Ok(())

@@ -159,7 +159,7 @@ impl Shard {
 
     /// The second phase, after the first phase of all links that end together.
     pub(super) fn finish_departures(&mut self, departing: Vec<Departing>) {
-        departing.chunk_by(|one, other| one.conn == other.conn).for_each(|links| self.give_back(links));
+        departing.chunk_by(|one, other| one.conn == other.conn).for_each(|links| self.relinquish_deliveries(links));
         let mut conns: Vec<ConnId> = departing.iter().map(|departing| departing.conn).collect();
         conns.dedup();
         departing.into_iter().for_each(|departing| self.leave(departing));
@@ -173,7 +173,7 @@ impl Shard {
 
     /// Returns the unsettled deliveries of the consumers among links of one connection to their
     /// homes. The home of a resumable link keeps them.
-    fn give_back(&mut self, links: &[Departing]) {
+    fn relinquish_deliveries(&mut self, links: &[Departing]) {
         let Some(conn) = links.first().and_then(|first| self.fabric.conns.get_mut(first.conn.key())) else { return };
         let mut consumers: Vec<&Departing> =
             links.iter().filter(|departing| matches!(departing.state, Link::Consumer { .. })).collect();
@@ -187,13 +187,13 @@ impl Shard {
             let at = consumers.binary_search_by_key(&deliveries[0].0, |departing| departing.link);
             debug_assert!(at.is_ok(), "a delivery belongs to a link that did not end");
             if let Some(departing) = at.ok().map(|at| consumers[at]).filter(|departing| !departing.resumable) {
-                self.give_back_link(deliveries, departing.departure.ending);
+                self.relinquish_link(deliveries, departing.departure.ending);
             }
         }
     }
 
     /// Returns the unsettled deliveries of one link to their homes.
-    fn give_back_link(&mut self, deliveries: &[(LinkId, u64)], ending: Ending) {
+    fn relinquish_link(&mut self, deliveries: &[(LinkId, u64)], ending: Ending) {
         let mut oldest = true;
         for deliveries in deliveries.chunk_by(|(_, one), (_, other)| home_of_token(*one) == home_of_token(*other)) {
             let home = home_of_token(deliveries[0].1);
@@ -258,16 +258,16 @@ impl Shard {
 
     /// Deliveries of a link that has ended return to their addresses, which live here: at once, or
     /// in later turns where this one has done too much.
-    pub(super) fn take_back(&mut self, tokens: Cow<'_, [u64]>, ending: Ending, oldest: bool) {
+    pub(super) fn receive_relinquished(&mut self, tokens: Cow<'_, [u64]>, ending: Ending, oldest: bool) {
         if self.departures.are_due() {
-            self.take_back_now(&tokens, ending, oldest);
+            self.relinquish_now(&tokens, ending, oldest);
         } else {
             self.departures.waiting.push_back(Step::Return { tokens: tokens.into_owned(), ending, oldest });
         }
     }
 
     /// Takes back what this turn has room for; the rest waits before all other steps.
-    fn take_back_now(&mut self, tokens: &[u64], ending: Ending, oldest: bool) {
+    fn relinquish_now(&mut self, tokens: &[u64], ending: Ending, oldest: bool) {
         let room = usize::try_from(self.departures.room_nanos.div_ceil(RETURN_NANOS)).unwrap_or(usize::MAX);
         let (now, later) = tokens.split_at(room.min(tokens.len()));
         self.departures.room_nanos = self.departures.room_nanos.saturating_sub(now.len() as u64 * RETURN_NANOS);
@@ -304,7 +304,7 @@ impl Shard {
             && let Some(step) = self.departures.waiting.pop_front()
         {
             match step {
-                Step::Return { tokens, ending, oldest } => self.take_back_now(&tokens, ending, oldest),
+                Step::Return { tokens, ending, oldest } => self.relinquish_now(&tokens, ending, oldest),
                 Step::Leave { attachment, ending, closed } => self.leave_address_now(attachment, ending, closed),
             }
         }

@@ -13,10 +13,10 @@ use super::OUTPUT_HIGH_BYTES;
 use super::attachments::{Attachment, Attachments};
 use super::batch::CommandBatch;
 use super::conn::{Attaching, Conn, Link};
+use super::credit_window::CreditWindow;
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
 use super::transactions::transactional;
-use super::window::Window;
 use super::work::{DELIVERY_NANOS, LINK_CHECK_NANOS, Work};
 use crate::core::{
     AddressDescription, AttachmentId, Delivery, Ending, Hold, Links, QuestionId, ToHome, ToLink, TransactionId,
@@ -538,7 +538,7 @@ impl Fabric {
         let Some(state) = self.conns.get_mut(attachment.conn as usize) else { return };
         // The anonymous terminus has credit regardless of its addresses (`contracts.md` 7).
         let now = self.now;
-        let change = |window: &mut Window, share| if open { window.open(share) } else { window.close(now) };
+        let change = |window: &mut CreditWindow, share| if open { window.open(share) } else { window.close(now) };
         if let Some(Link::Producer { .. }) = state.links.get(attachment.link as usize)
             && let Some(credit) = state.credit(attachment.link, change)
         {

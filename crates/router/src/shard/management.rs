@@ -17,9 +17,9 @@ use enmasse_amqp::connection::{Incoming, LinkId};
 use enmasse_amqp::types::{Attach, Body, DeliveryState, Error, Message, Outcome, Properties, Target, Value, condition};
 
 use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link, ManagementRequest, Question};
+use super::credit_window::CreditWindow;
 use super::terminus::{Terminus, reply};
 use super::terms::whole;
-use super::window::Window;
 use super::{ConnId, Shard};
 use crate::core::{AddressDescription, AddressKind, QuestionId, ToHome};
 use crate::plan::Operation;
@@ -206,11 +206,11 @@ impl Shard {
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
         let requests = Some(Vec::new());
-        let node = Anonymous { requests, ..Anonymous::new(Window::new(REQUESTS_MAX)) };
+        let node = Anonymous { requests, ..Anonymous::new(CreditWindow::new(REQUESTS_MAX)) };
         conn.set_link(link, Link::Anonymous(Box::new(node)));
         let terminus = Terminus { name: Some(MANAGEMENT), kind: None, dynamic: false, terms: None };
         conn.machine.accept(link, reply(attach, &terminus, Some(REQUEST_BYTES)));
-        if let Some(credit) = conn.credit(link.0, Window::open) {
+        if let Some(credit) = conn.credit(link.0, CreditWindow::open) {
             self.fabric.grant(id.key, link.0, credit);
         }
     }

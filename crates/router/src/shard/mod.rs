@@ -16,6 +16,7 @@ mod batch;
 mod conn;
 mod coordinator;
 mod creating;
+mod credit_window;
 mod departing;
 mod discharging;
 mod dynamic;
@@ -42,7 +43,7 @@ mod terminus;
 mod terms;
 mod traffic;
 mod transactions;
-mod window;
+
 mod work;
 
 use std::collections::VecDeque;
@@ -487,7 +488,7 @@ impl Shard {
             ToHome::Origin { attachment, origin } => router.set_origin(attachment, origin),
             ToHome::Recall { attachment, names } => router.recall(attachment, &names, fabric),
             ToHome::Detach { attachment, ending, closed } => self.leave_address(attachment, ending, closed),
-            ToHome::Relinquish { tokens, ending, oldest } => self.take_back(tokens, ending, oldest),
+            ToHome::Relinquish { tokens, ending, oldest } => self.receive_relinquished(tokens, ending, oldest),
             ToHome::Credit { attachment, limit, drain } => router.credit(attachment, limit, drain, fabric),
             ToHome::Deliver { attachment, arrival } => router.deliver(attachment, arrival, fabric),
             ToHome::Outcome { token, outcome } => router.outcome(token, &outcome, fabric),

@@ -3,8 +3,8 @@
 
 use enmasse_amqp::time::Time;
 
+use super::credit_window::CreditWindow;
 use super::fabric::Fabric;
-use super::window::Window;
 use super::{ConnId, Shard};
 use crate::table::Allowance;
 
@@ -82,7 +82,9 @@ impl Fabric {
     }
 
     fn widen(&mut self, conn: u32, link: u32) {
-        if let Some(credit) = self.conns.get_mut(conn as usize).and_then(|state| state.credit(link, Window::widen)) {
+        if let Some(credit) =
+            self.conns.get_mut(conn as usize).and_then(|state| state.credit(link, CreditWindow::widen))
+        {
             self.grant(conn, link, credit);
         }
     }

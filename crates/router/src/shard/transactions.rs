@@ -6,11 +6,11 @@ use enmasse_amqp::types::{DeliveryState, Error, Outcome, TransactionalState};
 use smallvec::SmallVec;
 
 use super::ConnId;
-use super::window::Window;
+use super::credit_window::CreditWindow;
 
 /// A link that controls transactions.
 pub(super) struct Coordinator {
-    pub(super) window: Window,
+    pub(super) window: CreditWindow,
     /// the received parts of a control message
     pub(super) beginning: Vec<u8>,
     /// its source supports the outcome rejected

@@ -15,8 +15,9 @@ use enmasse_router::core::AddressKind;
 
 use crate::address::{EXPIRED, space_name};
 use crate::faults::Fault;
-use crate::ledger::{Ledger, LinkNumber, MessageNumber, OutcomeKind, Route, Source, source_of};
+use crate::ledger::{Ledger, LinkNumber, OutcomeKind, Route, Source, source_of};
 use crate::link::{Link, LinkSpec, State};
+use crate::message::MessageNumber;
 use crate::node::Node;
 use crate::random::Random;
 use crate::scenario::Scenario;

@@ -26,17 +26,17 @@ pub(crate) use transactions::TransactionNumber;
 
 use crate::address::Terms;
 use crate::faults::{Fault, FaultCounts};
-use crate::message::Content;
+use crate::message::{Content, MessageNumber};
 use direct::Copy;
-use stored::{Delivery, Queue, QueueNumber, QueuedMessage};
+use stored::{Delivery, Queue, QueuedMessage};
 use streams::Stream;
 use transactions::Transaction;
 
 /// Identifies a link permanently; every attach gets a new number.
 pub(crate) type LinkNumber = usize;
 
-/// Names a message; a later one has a higher number.
-pub(crate) type MessageNumber = usize;
+/// Names a queue, a subscription, or the dead letters of one address.
+type QueueNumber = usize;
 
 /// Lines kept to explain a violation.
 const HISTORY: usize = 100_000;

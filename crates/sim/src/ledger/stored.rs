@@ -12,13 +12,11 @@ use std::collections::BTreeSet;
 use enmasse_router::core::AddressKind;
 
 use super::{
-    DeliveryReference, Ledger, LinkNumber, LinkState, MessageNumber, OutcomeKind, Progress, Received, TransactionNumber,
+    DeliveryReference, Ledger, LinkNumber, LinkState, MessageNumber, OutcomeKind, Progress, QueueNumber, Received,
+    TransactionNumber,
 };
 use crate::address::{DEAD_LETTERS, Terms};
 use crate::message::Content;
-
-/// Names a queue, a subscription, or the dead letters of one address.
-pub(super) type QueueNumber = usize;
 
 /// The stored source of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use enmasse_amqp::time::Time;
 
-use super::stored::QueueNumber;
+use super::QueueNumber;
 use super::{Ledger, MessageNumber, OutcomeKind};
 use crate::faults::Fault;
 

@@ -7,8 +7,8 @@ use enmasse_amqp::connection::{AttachReply, Outgoing, SaslPolicy};
 use enmasse_amqp::types::SenderSettleMode;
 
 use super::*;
-use crate::client::ClientOptions;
 use crate::client::mailbox::RECEIVED_SIZE_MAX;
+use crate::client::{ClientOptions, reactor};
 use crate::url::Url;
 use crate::wire::read_buffer;
 
@@ -34,7 +34,7 @@ impl Pair {
         let url = Url::parse("amqp://localhost").unwrap();
         let options = ClientOptions { mechanisms: Some(Vec::new()), ..ClientOptions::new(url) };
         let (setup, mailbox) = (Arc::new(Setup::new(&options).unwrap()), Arc::new(Mailbox::new().unwrap()));
-        let mut driver = Driver::new(1, setup, Arc::clone(&mailbox), Waker::global().unwrap(), Time::ZERO);
+        let mut driver = Driver::new(1, setup, Arc::clone(&mailbox), reactor::global().unwrap(), Time::ZERO);
         let poller = Poller::new().unwrap();
         driver.connected(Transport::in_process(ours.into()).unwrap(), &poller, Time::ZERO);
         let server = Connection::server(Arc::default(), Time::ZERO, SaslPolicy::Optional);

@@ -18,7 +18,7 @@ use super::super::storage::Completion;
 use super::super::storage::Notice;
 use super::super::{AddressKey, Links, Router};
 use super::super::{Bodies, Queue};
-use super::settling::{DEAD_LETTER, ORIGIN};
+use super::diversion::{DEAD_LETTER, ORIGIN};
 
 /// Messages examined in one turn.
 const TURN_MESSAGES: usize = 1000;

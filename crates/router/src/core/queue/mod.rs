@@ -3,12 +3,14 @@
 //!
 //! `enmasse_journal::queue` makes the decisions about a queue; this module connects it to
 //! attachments. `incoming` stores messages, `outgoing` dispatches them, with `selection` for
-//! selectors and browsers, `settling` applies outcomes, `changed` keeps modified annotations,
+//! selectors and browsers, `settling` applies outcomes, `diversion` moves messages to
+//! dead-letter and expiry addresses, `changed` keeps modified annotations,
 //! `resuming` and `tags` keep the state of resumable links. `plain` is the fast path of most
 //! messages, `manage` contains the operations of administrators, `restore` the recovery,
 //! `temporary` the queues of a connection.
 
 mod changed;
+mod diversion;
 mod incoming;
 mod manage;
 mod outgoing;
@@ -37,11 +39,11 @@ use super::storage::Storage;
 use super::{AddressKey, Consuming, Declared, Links, Router, ToLink};
 
 pub(super) use changed::Changed;
+pub(super) use diversion::Diversions;
 pub(super) use manage::Operations;
 pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
 pub use restore::OpenQueue;
 use resuming::Resuming;
-pub(super) use settling::Diversions;
 pub(super) use subscription::{BackPressure, Lifetime, Subscription};
 use temporary::Temporary;
 pub(super) use temporary::temporary_settings;

@@ -291,7 +291,7 @@ impl Router {
         }
         let queue = self.addresses.queue_mut(at);
         queue.release_hold(item.seq, &mut self.storage);
-        queue.give_back(item.seq, &mut self.storage);
+        queue.undo_dispatch(item.seq, &mut self.storage);
     }
 
     /// Dispatches a message; `false` if its body is not in memory.

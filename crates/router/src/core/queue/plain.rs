@@ -59,9 +59,9 @@ impl Queue {
 
     /// Makes a message available again that was not sent.
     #[cold]
-    pub(super) fn give_back(&mut self, seq: Seq, storage: &mut Storage) {
+    pub(super) fn undo_dispatch(&mut self, seq: Seq, storage: &mut Storage) {
         let Storage { now_ms, effects, .. } = storage;
-        self.opened.messages.give_back(*now_ms, seq, &mut |effect| effects.push(effect));
+        self.opened.messages.undo_dispatch(*now_ms, seq, &mut |effect| effects.push(effect));
     }
 }
 
@@ -145,7 +145,7 @@ impl Router {
     #[inline]
     fn note_dispatched(&mut self, at: Key, to: Key, seq: Seq, dispatched: bool) -> bool {
         if !dispatched {
-            self.addresses.queue_mut(at).give_back(seq, &mut self.storage);
+            self.addresses.queue_mut(at).undo_dispatch(seq, &mut self.storage);
         }
         let has_room = self.consumers.get(to).is_some_and(Consumer::has_room);
         if !has_room {

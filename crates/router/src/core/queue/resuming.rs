@@ -205,7 +205,7 @@ impl Queue {
             let item = &fetching.item;
             self.fetching_bytes -= u64::from(item.size_bytes);
             if self.is_known_to_link(item.seq) != Some(true) {
-                self.give_back(item.seq, storage);
+                self.undo_dispatch(item.seq, storage);
                 self.release_hold(item.seq, storage);
             }
             if fetching.requested {

@@ -1,49 +1,14 @@
-//! Settlement: outcomes of consumers, and messages that move to a dead-letter or expiry address.
+//! Settlement: outcomes of consumers.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
-
-use enmasse_amqp::codec::envelope::{Changes, envelope, forget_expiry, put_changed};
-use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
-use enmasse_journal::queue::{self, Cause, Effect, Item, Seq, State, Target};
+use enmasse_amqp::types::Outcome;
+use enmasse_journal::queue::{self, Effect, Item, Seq, State};
 
 use super::super::arena::Key;
-use super::super::arriving::WholeBody;
-use super::super::storage::{Commit, Completion, Storage};
+use super::super::storage::Storage;
 use super::super::{Links, Router};
 use super::Queue;
 use super::changed::merge;
-
-/// Annotations of a message that moved to a dead-letter or expiry address.
-const CAUSE: &str = "x-opt-dead-letter-cause";
-const DESCRIPTION: &str = "x-opt-dead-letter-description";
-pub(in crate::core) const ORIGIN: &str = "x-opt-dead-letter-origin";
-const TIME: &str = "x-opt-dead-letter-time";
-const COUNT: &str = "x-opt-dead-letter-count";
-/// Bound of the rejection reason that is kept in an annotation, in bytes; the rest is cut off.
-const DESCRIPTION_BYTES: usize = 1024;
-/// All dead-letter annotations.
-pub(in crate::core) const DEAD_LETTER: [&str; 5] = [CAUSE, DESCRIPTION, ORIGIN, TIME, COUNT];
-
-/// Messages on their way to another address.
-#[derive(Debug, Default)]
-pub(in crate::core) struct Diversions {
-    /// messages whose bodies are being fetched
-    reading: Vec<Diversion>,
-    /// messages whose bodies are not requested yet
-    waiting: VecDeque<Diversion>,
-    /// messages that wait for the end of a compaction
-    postponed: Vec<Diversion>,
-}
-
-/// A message for another address whose body is on disk.
-#[derive(Clone, Copy, Debug)]
-struct Diversion {
-    at: Key,
-    item: Item,
-    to: Target,
-    cause: Cause,
-}
+use super::diversion::rejection_reason;
 
 impl Queue {
     /// Applies the outcome of a message that a consumer has reported.
@@ -58,7 +23,7 @@ impl Queue {
                 if let Some(error) = error.as_ref().filter(|_| self.opened.dead_letter.is_some()) {
                     let text = error.description.as_deref().unwrap_or(error.condition.as_str());
                     let changed = self.changed.entry(seq.0).or_default();
-                    merge(&mut changed.annotations, &[annotation(DESCRIPTION, beginning(text))]);
+                    merge(&mut changed.annotations, &[rejection_reason(text)]);
                 }
                 queue::ConsumerOutcome::Rejected
             }
@@ -114,28 +79,6 @@ impl Queue {
             None => storage.bodies.free(item.place),
         }
     }
-
-    /// Removes a message that the log has stored in another queue and removed from this one in the
-    /// same group.
-    pub(in crate::core) fn left(&mut self, seq: Seq, storage: &mut Storage) {
-        let changed = self.changed.remove(&seq.0);
-        match (self.opened.messages.left(seq), self.opened.log) {
-            (Some(item), None) => storage.bodies.free(item.place),
-            (Some(item), Some(log)) => {
-                storage.bodies.forget(item.place);
-                // After all state records of the message.
-                storage.journal.forget_state(log, &item, changed.is_some_and(|changed| changed.on_disk));
-            }
-            // It was removed in the meantime, and its body freed.
-            (None, _) => {}
-        }
-    }
-
-    /// Removes a message for another address that is stored there in memory, or not at all.
-    pub(super) fn drop_diverted(&mut self, item: &Item, storage: &mut Storage) {
-        self.opened.messages.left(item.seq);
-        self.forget(item, storage);
-    }
 }
 
 impl Router {
@@ -151,147 +94,4 @@ impl Router {
         self.do_effects(at, links);
         self.mark_dirty(at);
     }
-
-    fn drop_diverted(&mut self, at: Key, item: Item) {
-        self.addresses.queue_mut(at).drop_diverted(&item, &mut self.storage);
-    }
-
-    /// Moves a message to another address of this shard, which stores it before it is removed here.
-    pub(in crate::core) fn divert(&mut self, at: Key, item: Item, to: Target, cause: Cause, links: &mut impl Links) {
-        let queue = self.addresses.queue(at);
-        // Compaction may have moved it while its body was fetched.
-        let item = queue.opened.messages.get(item.seq).unwrap_or(item);
-        let on_disk = queue.opened.log.is_some();
-        let name = match to {
-            Target::DeadLetter => queue.opened.dead_letter,
-            Target::Expiry => queue.opened.expiry.or(queue.opened.dead_letter),
-            Target::Elsewhere => None,
-        };
-        let target = name.and_then(|name| self.by_key.get(&name).copied());
-        let Some(target) = target.filter(|target| self.addresses.find_queue(*target).is_some()) else {
-            return self.drop_diverted(at, item);
-        };
-        // The record that stores it in the target also removes it here, so it must name the current
-        // location.
-        if on_disk && self.storage.journal.is_compacting() {
-            return self.diversions.postponed.push(Diversion { at, item, to, cause });
-        }
-        if !self.storage.bodies.is_known(item.place, on_disk) {
-            self.diversions.waiting.push_back(Diversion { at, item, to, cause });
-            return self.fetch_diverting();
-        }
-        self.store_diverted(at, item, target, cause, links);
-    }
-
-    /// Continues diversions that were postponed until the end of a compaction.
-    pub(in crate::core) fn resume_diversions(&mut self, links: &mut impl Links) {
-        for Diversion { at, item, to, cause } in std::mem::take(&mut self.diversions.postponed) {
-            if self.addresses.get(at).is_some() {
-                self.divert(at, item, to, cause, links);
-            }
-        }
-    }
-
-    /// Requests bodies of messages for other addresses, within the bound of the shard, but at least
-    /// one.
-    fn fetch_diverting(&mut self) {
-        while self.diversions.reading.is_empty() || !self.storage.bodies.is_full() {
-            // All are being read.
-            let Some(diverting) = self.diversions.waiting.pop_front() else { return };
-            self.storage.bodies.fetch(diverting.item.place);
-            self.diversions.reading.push(diverting);
-        }
-    }
-
-    /// Leaving messages of an address that are not written to their targets yet.
-    pub(in crate::core) fn unwritten_diversions(&self, at: Key) -> HashSet<Seq> {
-        let waiting = self.diversions.waiting.iter().chain(&self.diversions.reading).chain(&self.diversions.postponed);
-        waiting.filter(|diverting| diverting.at == at).map(|diverting| diverting.item.seq).collect()
-    }
-
-    /// Continues the diversion of messages whose bodies have arrived.
-    pub(in crate::core) fn divert_fetched(&mut self, links: &mut impl Links) {
-        for diverting in std::mem::take(&mut self.diversions.reading) {
-            let Diversion { at, item, to, cause } = diverting;
-            if self.storage.bodies.is_pending(item.place) {
-                self.diversions.reading.push(diverting);
-                continue;
-            }
-            if self.addresses.get(at).is_some() {
-                self.divert(at, item, to, cause, links);
-            }
-            self.storage.bodies.release_body(item.place);
-        }
-        self.fetch_diverting();
-    }
-
-    fn store_diverted(&mut self, at: Key, item: Item, target: Key, cause: Cause, links: &mut impl Links) {
-        let now_ms = self.now_ms;
-        let queue = self.addresses.queue(at);
-        let changed = queue.changed.get(&item.seq.0);
-        let mut annotations = changed.map_or_else(Fields::new, |changed| changed.annotations.clone());
-        let added = [
-            annotation(CAUSE, cause.name()),
-            annotation(ORIGIN, &queue.opened.name),
-            (Symbol::constant(TIME), Value::Timestamp(now_ms.cast_signed())),
-            (Symbol::constant(COUNT), Value::Uint(u32::from(item.failures))),
-        ];
-        merge(&mut annotations, &added);
-        let Some(body) = self.storage.bodies.get(item.place, queue.opened.log.is_some()) else {
-            let name = Arc::clone(&queue.opened.name);
-            self.count_damaged(at, &name, item.id.0);
-            return self.drop_diverted(at, item);
-        };
-        let mut changed = Vec::with_capacity(body.len() + 256);
-        let changes = Changes {
-            delivery_count: u32::from(item.failures),
-            ttl_ms: None,
-            annotations: Some(&annotations),
-            without: &[],
-        };
-        put_changed(&mut changed, body, &changes);
-        forget_expiry(&mut changed);
-        let from_log = queue.opened.log;
-        // It was readable when it came in: the disk has changed it.
-        let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
-        let mut head = self.head_of_envelope(&envelope, changed.len(), None);
-        // Its lifetime and schedule applied to its origin only.
-        (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
-        let destination = self.addresses.queue_mut(target);
-        // A full dead-letter queue drops its oldest message if so configured, and otherwise exceeds
-        // its bound: no message is lost silently.
-        let admitted = destination.opened.messages.admit(now_ms, &head);
-        match destination.opened.log {
-            Some(log) => {
-                let completion = Completion { from: Some((at, item.seq)), ..Completion::NONE };
-                self.storage.journal.store_one(
-                    log,
-                    &admitted,
-                    Commit::new(target, admitted.seq, completion),
-                    WholeBody::Read(&changed),
-                );
-                self.storage.journal.seal(from_log.map(|log| (log, &item)));
-            }
-            None => {
-                let place = self.storage.bodies.put(&changed, 1);
-                let mut effects = Vec::new();
-                destination.opened.messages.committed(admitted.seq, place, &mut |effect| effects.push(effect));
-                self.drop_diverted(at, item);
-                let before = std::mem::replace(&mut self.storage.effects, effects);
-                self.process(target, links);
-                self.storage.effects = before;
-            }
-        }
-    }
-}
-
-/// The text up to [`DESCRIPTION_BYTES`], cut at a character boundary.
-fn beginning(text: &str) -> &str {
-    let most = text.len().min(DESCRIPTION_BYTES);
-    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
-}
-
-fn annotation(name: &'static str, text: &str) -> (Symbol, Value) {
-    (Symbol::constant(name), Value::String(text.to_owned()))
 }

@@ -10,7 +10,7 @@ const IDLE_US: u64 = 5_000_000;
 /// Credit is not revoked while deliveries may be in flight: some clients (Qpid Proton) send without
 /// limit once they have sent more deliveries than the reduced credit allows (2.6.7).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct CreditWindow {
     capacity: u32,
     /// deliveries that the peer may still send by the last flow
     granted: u32,
@@ -23,7 +23,7 @@ pub(super) struct Window {
     used: Option<Time>,
 }
 
-impl Window {
+impl CreditWindow {
     pub(super) fn new(capacity: u32) -> Self {
         Self { capacity, granted: 0, waiting: 0, open: false, room: u32::MAX, used: None }
     }
@@ -103,14 +103,14 @@ mod tests {
 
     #[test]
     fn a_closed_window_grants_nothing() {
-        let mut window = Window::new(10);
+        let mut window = CreditWindow::new(10);
         window.received(Time::ZERO);
         assert_eq!(window.taken(1, ANY), None);
     }
 
     #[test]
     fn opening_grants_the_capacity_minus_waiting_deliveries() {
-        let mut window = Window::new(10);
+        let mut window = CreditWindow::new(10);
         window.received(Time::ZERO);
         assert_eq!(window.open(ANY), Some(9));
         assert_eq!(window.open(ANY), None);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn credit_is_revoked_only_from_an_idle_peer() {
-        let mut window = Window::new(10);
+        let mut window = CreditWindow::new(10);
         assert_eq!(window.open(ANY), Some(10));
         assert_eq!(window.close(Time::ZERO), Some(0), "it never sent");
         assert_eq!(window.close(Time::ZERO), None, "it has no credit");
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn flow_is_due_once_half_of_the_window_is_used() {
-        let mut window = Window::new(10);
+        let mut window = CreditWindow::new(10);
         assert_eq!(window.open(ANY), Some(10));
         for _ in 0..5 {
             window.received(Time::ZERO);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn window_of_one_is_granted_again_after_each_delivery() {
-        let mut window = Window::new(1);
+        let mut window = CreditWindow::new(1);
         assert_eq!(window.open(ANY), Some(1));
         window.received(Time::ZERO);
         assert_eq!(window.taken(1, ANY), Some(1));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn share_bounds_new_grants_and_revokes_no_credit() {
-        let mut window = Window::new(10);
+        let mut window = CreditWindow::new(10);
         assert_eq!(window.widen(4), None, "it is closed");
         assert_eq!(window.open(4), Some(4));
         window.received(Time::ZERO);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_window_is_no_wider_than_the_room_at_the_address() {
-        let mut window = Window::new(10);
+        let mut window = CreditWindow::new(10);
         assert_eq!(window.set_room(6, ANY), None, "it is closed");
         assert_eq!(window.open(ANY), Some(6));
         for _ in 0..4 {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn window_opened_without_share_gets_credit_when_its_share_widens() {
-        let mut window = Window::new(10);
+        let mut window = CreditWindow::new(10);
         assert_eq!(window.open(0), None);
         assert_eq!(window.widen(3), Some(3));
         assert_eq!(window.close(Time::ZERO), Some(0));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn granted_plus_waiting_never_exceeds_the_capacity() {
-        let mut window = Window::new(8);
+        let mut window = CreditWindow::new(8);
         let mut peer = window.open(ANY).unwrap_or(0);
         let mut waiting = 0;
         for step in 0..1000u32 {

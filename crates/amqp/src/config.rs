@@ -60,7 +60,7 @@ impl Default for Config {
 
 impl Config {
     /// Bytes of the largest frame we take, within what the standard allows.
-    pub(super) fn frame_limit(&self) -> u32 {
+    pub(crate) fn frame_limit(&self) -> u32 {
         self.max_frame_size.max(MIN_MAX_FRAME_SIZE)
     }
 

@@ -11,10 +11,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::Log;
 use super::batch::WriteBatch;
 use super::config::Refused;
 use super::disk::Disk;
-use super::owner::Log;
 
 /// Quanta of one commit.
 const QUANTA_PER_COMMIT: u64 = 16;
@@ -58,7 +58,7 @@ impl LaneQueue {
 
 /// Batches that wait for their commit.
 #[derive(Debug)]
-pub struct Commits {
+pub struct CommitSchedule {
     lanes: HashMap<Lane, LaneQueue>,
     /// Lanes with batches or a debt; the first one's visit has begun.
     order: VecDeque<Lane>,
@@ -78,7 +78,7 @@ enum Step {
     Chunk(Lane),
 }
 
-impl Commits {
+impl CommitSchedule {
     /// An empty schedule; `commit_bytes` as in `Config`.
     #[must_use]
     pub fn new(commit_bytes: u32) -> Self {
