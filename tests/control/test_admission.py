@@ -24,8 +24,8 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing, 
 from enmasse.control import Admission, Change
 from enmasse.control import admission as module
 from enmasse.control.admission import TOGETHER_MAX
+from enmasse.control.admission_checks import PLANS, NamespaceBounds
 from enmasse.control.default_plans import platform_resources
-from enmasse.control.policies import PLANS, NamespaceBounds
 from enmasse.resources import (
     Address,
     AddressSpace,

@@ -7,8 +7,8 @@ import pytest
 from doubles import TestClock, deadletter, queue, space
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
 from enmasse.control import Admission
+from enmasse.control.admission_checks import PLANS, NamespaceBounds
 from enmasse.control.default_plans import ADDRESSES_MAX, platform_resources
-from enmasse.control.policies import PLANS, NamespaceBounds
 from enmasse.resources import ConfigMap, Key, Namespace, Secret
 from enmasse.resources.core import NamedMetadata, NamespaceMetadata
 from enmasse.store import MemoryStore

@@ -16,7 +16,7 @@ from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager, Recorder, UsageFile
 from enmasse.control.deleted_usage import NAMES_MAX, DeletedUsage
 from enmasse.control.recorder import SAVE_S
-from enmasse.control.usage import SENDING, Book, period_of
+from enmasse.control.usage import SENDING, UsageBook, period_of
 from enmasse.control.usage_file import Records
 from enmasse.engines import AddressStatistics, SpaceStatistics
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
@@ -55,13 +55,13 @@ def statistics(messages: int, connections: int = 1) -> SpaceStatistics:
     )
 
 
-def book() -> Book:
-    found = Book()
+def book() -> UsageBook:
+    found = UsageBook()
     found.open(space(uid="s"))
     return found
 
 
-def records(found: Book) -> list[tuple[str, int]]:
+def records(found: UsageBook) -> list[tuple[str, int]]:
     told = found.with_usage(space(uid="s"), None, None, NOON)
     return [(one.period, one.messages_in) for one in told.status.usage or ()]
 
@@ -89,7 +89,7 @@ def test_usage_counters_that_restart_at_zero_are_added() -> None:
 def test_usage_record_continues_from_the_status_of_the_space() -> None:
     before = book()
     before.count([statistics(10)], lambda _: None, NOON)
-    after = Book()
+    after = UsageBook()
     after.open(before.with_usage(space(uid="s"), None, None, NOON))
     after.count([statistics(5)], lambda _: None, NOON)
     assert records(after) == [("2026-12", 15)]
@@ -105,7 +105,7 @@ def test_usage_keeps_a_bounded_number_of_periods() -> None:
 
 
 def test_usage_of_an_unknown_or_closed_space_is_not_counted() -> None:
-    found = Book()
+    found = UsageBook()
     found.count([statistics(3)], lambda _: None, NOON)
     assert found.exhausted(lambda _: DAY, NOON) == {}
     found.open(space(uid="s"))
@@ -410,7 +410,7 @@ def test_larger_of_saved_and_interim_usage_is_recovered() -> None:
     before.count([statistics(16)], lambda _: None, NOON.replace(year=2027))
     kept = before.unsaved_periods()
     assert [one.period for one in kept["s"]] == ["2027-12", "2026-12"]
-    after = Book()
+    after = UsageBook()
     after.recover(kept)
     after.open(written)
     assert records(after) == [("2027-12", 1), ("2026-12", 15)]

@@ -13,8 +13,8 @@ from doubles import TestClock
 from enmasse.auth.passwords import verify
 from enmasse.base.clock import SystemClock
 from enmasse.control import Admission, Manager
+from enmasse.control.admission_checks import PLANS
 from enmasse.control.default_plans import platform_resources
-from enmasse.control.policies import PLANS
 from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
 from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.store import MemoryStore

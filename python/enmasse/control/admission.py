@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from enmasse.auth.passwords import without_password
 from enmasse.base.errors import Code, Conflict, EnMasseError, Missing
-from enmasse.control import policies
+from enmasse.control import admission_checks
 from enmasse.control.declared import StoreState
 from enmasse.control.defaults import with_default_noted
 from enmasse.control.secret_extraction import extract_secrets
@@ -88,7 +88,7 @@ class Admission:
         exposed: bool,
         served: Sequence[str] = SERVED_TYPES,
         hosts: Sequence[str] = (),
-        bounds: policies.NamespaceBounds | None = None,
+        bounds: admission_checks.NamespaceBounds | None = None,
     ) -> None:
         """Guard `store`.
 
@@ -100,7 +100,7 @@ class Admission:
         self._platform_names = platform_names(hosts)
         self.exposed = exposed
         self._served = served
-        self._bounds = bounds or policies.NamespaceBounds()
+        self._bounds = bounds or admission_checks.NamespaceBounds()
         self.declared = StoreState(store)
         """The declared state of this process."""
 
@@ -156,12 +156,12 @@ class Admission:
                 raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
             _check_preconditions(resource, uid, version)
             members = self._members(resource)
-            policies.check_members(resource, members)
+            admission_checks.check_members(resource, members)
             keys = [key, *(member.key for member in members)]
             world = self._world(dict.fromkeys(keys))
             for one in (resource, *members):
-                policies.check_unused(one, world)
-            if (error := policies.space_opened(world)) is not None:
+                admission_checks.check_unused(one, world)
+            if (error := admission_checks.space_opened(world)) is not None:
                 raise error
             return (await turn.delete(keys, dry_run=dry_run))[0]
 
@@ -177,7 +177,7 @@ class Admission:
 
         Raises: Invalid if other machines could reach an open space.
         """
-        error = policies.space_exposed(self._world({}))
+        error = admission_checks.space_exposed(self._world({}))
         if error is not None and self._store.is_guarded:
             raise error
 
@@ -337,7 +337,7 @@ class Admission:
         ]
 
     def _admit(
-        self, changed: policies.Changed, base: Declarations | None = None
+        self, changed: admission_checks.Changed, base: Declarations | None = None
     ) -> list[tuple[Resource, Resource | None]]:
         """Return the changes of a request on `base`, by default the store, with plans assigned.
 
@@ -350,7 +350,7 @@ class Admission:
             planned = with_plan(resource, before, world)
             world.after.put(planned.key, planned)
             admitted.append((planned, before))
-        error = policies.first_fault(admitted, world)
+        error = admission_checks.first_fault(admitted, world)
         # For a create, an existing name is the first error.
         exists = any(
             before is not None and resource.metadata.resource_version == MUST_NOT_EXIST
@@ -385,10 +385,12 @@ class Admission:
 
     def _world(
         self, changed: Mapping[Key, Resource | None], base: Declarations | None = None
-    ) -> policies.World:
+    ) -> admission_checks.World:
         """Return the world after a request; None means deleted."""
         after = Overlay(base if base is not None else self.declared.current(), changed)
-        return policies.World(after, self.exposed, self._served, self._platform_names, self._bounds)
+        return admission_checks.World(
+            after, self.exposed, self._served, self._platform_names, self._bounds
+        )
 
     def _members(self, resource: Resource) -> list[Resource]:
         """Return the resources that are deleted with a resource."""
@@ -401,7 +403,9 @@ class Admission:
         return [one for one in found if one is not None]
 
 
-def with_plan(resource: Resource, before: Resource | None, world: policies.World) -> Resource:
+def with_plan(
+    resource: Resource, before: Resource | None, world: admission_checks.World
+) -> Resource:
     """Return an address or space with a plan: its own, its former one, or the default. A space gets
     the first plan that its namespace may use, or none if there is none.
     """

@@ -103,7 +103,7 @@ class _Meter:
             self.put(now)
 
 
-class Book:
+class UsageBook:
     """The records of all spaces, by uid."""
 
     def __init__(self) -> None:

@@ -11,7 +11,6 @@ from operator import attrgetter
 
 from enmasse.plan.catalogue import UNBOUNDED, Bounds, Catalogue
 from enmasse.plan.effective import with_plan
-from enmasse.plan.growth import waiting_for_quota
 from enmasse.plan.login import authentication, kind_of, planned_user
 from enmasse.plan.members import Members
 from enmasse.plan.model import (
@@ -23,6 +22,7 @@ from enmasse.plan.model import (
 )
 from enmasse.plan.naming import names_of
 from enmasse.plan.quota import Excess, demand
+from enmasse.plan.quota_growth import waiting_for_quota
 from enmasse.plan.references import dangling
 from enmasse.plan.stored import planned as planned_address
 from enmasse.resources import (

@@ -37,9 +37,9 @@ from enmasse.cli.resources.files import load_files
 from enmasse.cli.serve.hints import SuggestedAddress, suggested_address
 from enmasse.cli.serve.leader import Certificates, Endpoint, Leader
 from enmasse.control import Admission
+from enmasse.control.admission_checks import NamespaceBounds
 from enmasse.control.default_plans import platform_resources
 from enmasse.control.defaults import default_resources, with_default_space
-from enmasse.control.policies import NamespaceBounds
 from enmasse.control.schema_sync import sync_schemas
 from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store

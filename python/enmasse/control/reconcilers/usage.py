@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enmasse.base.clock import Clock
 from enmasse.control.deleted_usage import DeletedUsage
 from enmasse.control.inventory import Change
-from enmasse.control.usage import Book
+from enmasse.control.usage import UsageBook
 from enmasse.control.work_queue import WorkQueue, portions
 from enmasse.engines import Engine, SpaceStatistics
 from enmasse.resources import AddressSpace, Key
@@ -41,7 +41,7 @@ class UsageReconciler:
         self._allowance = allowance_of
         self._queue = queue
         self._lock = lock
-        self._book = Book()
+        self._book = UsageBook()
         self._ended = DeletedUsage(store)
         self._spaces: dict[str, Key] = {}
         self._exhausted: dict[str, str] = {}

@@ -53,7 +53,7 @@ final class Temporary {
         for (int number = 0; number < count; number++) {
             anonymous.send(queue, session.createTextMessage("message " + number));
         }
-        anonymous.send(topic, session.createTextMessage("nobody listens"));
+        anonymous.send(topic, session.createTextMessage("no subscriber"));
         try (MessageConsumer consumer = session.createConsumer(queue)) {
             for (int number = 0; number < 2 * count; number++) {
                 received.add(Client.next(consumer).getBody(String.class));

@@ -7,7 +7,7 @@ import pytest
 
 from doubles import address, deadletter, queue, space, subscription, topic, user
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid
-from enmasse.control.policies import World, first_fault, space_exposed
+from enmasse.control.admission_checks import World, first_fault, space_exposed
 from enmasse.plan import DeclaredState, Overlay
 from enmasse.plan.naming import lost_names, platform_names
 from enmasse.resources import AddressSpace, Resource, parse

@@ -27,8 +27,8 @@ from enmasse.plan.declared import (
     home_of,
     unique_names,
 )
-from enmasse.plan.growth import exceeded_by_new_plan, outgrown_quota
 from enmasse.plan.naming import rival
+from enmasse.plan.quota_growth import exceeded_by_new_plan, outgrown_quota
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
