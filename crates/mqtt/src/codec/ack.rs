@@ -3,6 +3,7 @@
 use super::fixed::Frame;
 use super::properties::{Allowed, PropertyId};
 use super::reader::Reader;
+use super::reason::Carrier;
 use super::writer::{field_size, put_field, put_header, put_u16, put_variable, variable_size};
 use super::{DecodeError, EncodeError, PacketId, Properties, ReasonCode, Version};
 
@@ -26,23 +27,11 @@ impl AckKind {
         (self as u8) << 4 | if matches!(self, Self::PubRel) { 2 } else { 0 }
     }
 
-    /// Whether that packet may carry the code (tables of 3.4.2.1, 3.5.2.1, 3.6.2.1, 3.7.2.1).
-    const fn allows(self, code: ReasonCode) -> bool {
-        use ReasonCode as R;
+    /// Whose codes it carries.
+    const fn carrier(self) -> Carrier {
         match self {
-            Self::PubAck | Self::PubRec => matches!(
-                code,
-                R::Success
-                    | R::NoMatchingSubscribers
-                    | R::UnspecifiedError
-                    | R::ImplementationSpecificError
-                    | R::NotAuthorized
-                    | R::TopicNameInvalid
-                    | R::PacketIdentifierInUse
-                    | R::QuotaExceeded
-                    | R::PayloadFormatInvalid
-            ),
-            Self::PubRel | Self::PubComp => matches!(code, R::Success | R::PacketIdentifierNotFound),
+            Self::PubAck | Self::PubRec => Carrier::PublishAnswer,
+            Self::PubRel | Self::PubComp => Carrier::Release,
         }
     }
 }
@@ -87,7 +76,7 @@ impl<'a> Ack<'a> {
         let (mut code, mut properties) = (ReasonCode::Success, Properties::NONE);
         if version.is_v5() && !reader.is_empty() {
             code = ReasonCode::from_u8(reader.u8()?)
-                .filter(|code| kind.allows(*code))
+                .filter(|code| code.goes_with(kind.carrier()))
                 .ok_or(DecodeError::protocol("an acknowledgement has an undefined reason code"))?;
             if !reader.is_empty() {
                 properties = Properties::read(&mut reader, ALLOWED)?;
@@ -120,7 +109,7 @@ pub fn encode_ack(
         out.extend_from_slice(&[kind.first(), 2, high, low]);
         return Ok(());
     }
-    debug_assert!(kind.allows(code), "{kind:?} with {code:?}");
+    debug_assert!(code.goes_with(kind.carrier()), "{kind:?} with {code:?}");
     let properties = 1 + field_size(text.as_bytes())?;
     let body = 3 + variable_size(properties) + properties;
     if text.is_empty() || 1 + variable_size(body) + body > size_max_bytes as usize {

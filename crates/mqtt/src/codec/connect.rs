@@ -106,8 +106,10 @@ impl<'a> Connect<'a> {
             0 => None,
             _ => Some(Will::read(&mut reader, flags, version)?),
         };
-        let user = if flags & flag::USER == 0 { None } else { Some(reader.text()?) };
-        let password = if flags & flag::PASSWORD == 0 { None } else { Some(reader.binary()?) };
+        // 3.1 allows that the flags are set and the fields missing (3.1, 3.1).
+        let missing = |reader: &Reader<'_>| version == Version::V31 && reader.is_empty();
+        let user = if flags & flag::USER == 0 || missing(&reader) { None } else { Some(reader.text()?) };
+        let password = if flags & flag::PASSWORD == 0 || missing(&reader) { None } else { Some(reader.binary()?) };
         if !reader.is_empty() {
             return Err(DecodeError::malformed("CONNECT: the packet is longer than its fields"));
         }
@@ -185,6 +187,13 @@ fn version(reader: &mut Reader<'_>) -> Result<Version, DecodeError> {
     }
 }
 
+/// The protocol level that the body of a CONNECT states, if it is readable.
+pub(crate) fn peek_level(body: &[u8]) -> Option<u8> {
+    let mut reader = Reader::new(body);
+    let name = reader.text().ok()?;
+    matches!(name, "MQTT" | "MQIsdp").then(|| reader.u8().ok()).flatten()
+}
+
 fn check_flags(flags: u8, version: Version) -> Result<(), DecodeError> {
     // 3.1 does not use the bit.
     if flags & flag::RESERVED != 0 && version != Version::V31 {
@@ -199,7 +208,7 @@ fn check_flags(flags: u8, version: Version) -> Result<(), DecodeError> {
         // [5: 3.1.2-12]
         return Err(DecodeError::malformed("CONNECT: will QoS 3 does not exist"));
     }
-    if flags & flag::PASSWORD != 0 && flags & flag::USER == 0 && version == Version::V311 {
+    if flags & flag::PASSWORD != 0 && flags & flag::USER == 0 && version != Version::V5 {
         // [3: 3.1.2-22]
         return Err(DecodeError::malformed("CONNECT: a password without a user name"));
     }

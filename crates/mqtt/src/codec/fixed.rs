@@ -41,6 +41,13 @@ pub fn split(input: &[u8], size_max_bytes: u32) -> Result<Option<(Frame<'_>, usi
     split_any(input, size_max_bytes)
 }
 
+/// Bytes of the whole packet at the front of `input`; `None` until its length is readable, or if it
+/// is invalid.
+pub(crate) fn packet_size(input: &[u8]) -> Option<usize> {
+    let (length, length_bytes) = variable(input.get(1..)?).ok()??;
+    Some(1 + length_bytes + length as usize)
+}
+
 fn split_any(input: &[u8], size_max_bytes: u32) -> Result<Option<(Frame<'_>, usize)>, DecodeError> {
     let Some((first, rest)) = input.split_first() else { return Ok(None) };
     let Some((length, length_bytes)) = variable(rest)? else { return Ok(None) };

@@ -12,20 +12,22 @@ pub mod fixed;
 mod packet;
 mod properties;
 mod publish;
-mod reader;
+pub(crate) mod reader;
 mod reason;
 mod subscribe;
 mod terminal;
 mod values;
-mod writer;
+pub(crate) mod writer;
 
 pub use ack::{Ack, AckKind, encode_ack};
 pub use connack::{ConnAck, encode_connack};
+pub(crate) use connect::peek_level;
 pub use connect::{Connect, Will, encode_connect};
 pub use error::{DecodeError, EncodeError};
 pub use packet::{Packet, decode, encode_ping_request, encode_ping_response};
 pub use properties::{Properties, Property, PropertyBuffer, PropertyId, UserProperties};
 pub use publish::{Publish, PublishProperties, SubscriptionIds, encode_publish, publish_size};
+pub(crate) use reason::Carrier;
 pub use reason::ReasonCode;
 pub use subscribe::{
     RetainHandling, SubAck, Subscribe, Subscription, SubscriptionOptions, Unsubscribe, encode_suback, encode_subscribe,

@@ -160,6 +160,10 @@ impl<'a> Properties<'a> {
         Ok(Self { bytes })
     }
 
+    pub(crate) const fn from_bytes(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
     /// All properties in order.
     pub fn iter(&self) -> impl Iterator<Item = Property<'a>> + use<'a> {
         let mut reader = Reader::new(self.bytes);

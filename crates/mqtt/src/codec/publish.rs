@@ -181,6 +181,32 @@ impl<'a> PublishProperties<'a> {
         true
     }
 
+    /// The encoding, without the length in front; to keep properties of a message.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.put(&mut bytes);
+        bytes
+    }
+
+    /// From the encoding that `to_bytes` wrote; bytes that are no property end it.
+    #[must_use]
+    pub fn from_bytes(bytes: &'a [u8]) -> Self {
+        let all = Properties::from_bytes(bytes);
+        let mut read = Self::default();
+        for property in all.iter() {
+            if read.set(&property) {
+                continue;
+            }
+            match property.id() {
+                PropertyId::UserProperty => read.user = all.user(),
+                PropertyId::SubscriptionIdentifier => read.subscription_ids = SubscriptionIds::Encoded(all),
+                _ => {}
+            }
+        }
+        read
+    }
+
     /// The response topic is a topic name [5: 3.3.2-14].
     pub(crate) fn check(&self) -> Result<(), DecodeError> {
         match self.response_topic {

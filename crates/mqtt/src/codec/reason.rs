@@ -142,3 +142,59 @@ impl ReasonCode {
         }
     }
 }
+
+/// The packets whose codes the standard lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// 3.2.2.2
+    ConnAck,
+    /// 3.4.2.1 and 3.5.2.1: PUBACK, PUBREC
+    PublishAnswer,
+    /// 3.6.2.1 and 3.7.2.1: PUBREL, PUBCOMP
+    Release,
+    /// 3.9.3
+    SubAck,
+    /// 3.11.3
+    UnsubAck,
+    /// 3.14.2.1, sent by a client
+    ClientDisconnect,
+    /// 3.14.2.1, sent by a server
+    ServerDisconnect,
+}
+
+impl ReasonCode {
+    /// Whether that packet may carry the code.
+    pub(crate) const fn goes_with(self, carrier: Carrier) -> bool {
+        use ReasonCode as R;
+        match carrier {
+            Carrier::ConnAck => matches!(
+                self.as_u8(),
+                0x00 | 0x80..=0x8a | 0x8c | 0x90 | 0x95 | 0x97 | 0x99..=0x9d | 0x9f
+            ),
+            Carrier::PublishAnswer => {
+                matches!(self.as_u8(), 0x00 | 0x10 | 0x80 | 0x83 | 0x87 | 0x90 | 0x91 | 0x97 | 0x99)
+            }
+            Carrier::Release => matches!(self, R::Success | R::PacketIdentifierNotFound),
+            Carrier::SubAck => {
+                matches!(self.as_u8(), 0x00..=0x02 | 0x80 | 0x83 | 0x87 | 0x8f | 0x91 | 0x97 | 0x9e | 0xa1 | 0xa2)
+            }
+            Carrier::UnsubAck => matches!(self.as_u8(), 0x00 | 0x11 | 0x80 | 0x83 | 0x87 | 0x8f | 0x91),
+            Carrier::ClientDisconnect => matches!(
+                self.as_u8(),
+                0x00 | 0x04 | 0x80..=0x83 | 0x90 | 0x93..=0x99
+            ),
+            Carrier::ServerDisconnect => matches!(
+                self.as_u8(),
+                0x00 | 0x80..=0x83 | 0x87 | 0x89 | 0x8b | 0x8d..=0x90 | 0x93..=0xa2
+            ),
+        }
+    }
+
+    /// The code, or Unspecified Error if that packet may not carry it.
+    pub(crate) const fn for_carrier(self, carrier: Carrier) -> Self {
+        match self.goes_with(carrier) {
+            true => self,
+            false => Self::UnspecifiedError,
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use super::fixed::Frame;
 use super::properties::{Allowed, PropertyId};
 use super::reader::Reader;
+use super::reason::Carrier;
 use super::writer::{put_header, put_variable, variable_size};
 use super::{DecodeError, EncodeError, Properties, ReasonCode, Version};
 
@@ -31,7 +32,7 @@ const AUTH_ALLOWED: Allowed =
     Allowed::once(&[PropertyId::AuthenticationMethod, PropertyId::AuthenticationData, PropertyId::ReasonString]);
 
 impl<'a> Disconnect<'a> {
-    /// From its frame, of type 14.
+    /// From its frame, of type 14, sent by either side.
     ///
     /// # Errors
     /// Malformed Packet or Protocol Error.
@@ -43,8 +44,12 @@ impl<'a> Disconnect<'a> {
         if !version.is_v5() && !frame.body.is_empty() {
             return Err(DecodeError::malformed("DISCONNECT: the packet is longer than its fields"));
         }
-        let (code, properties) = read(frame.body, ReasonCode::Success, DISCONNECT_ALLOWED)?;
-        Ok(Self { code, properties })
+        let (code, properties) = read(frame.body, DISCONNECT_ALLOWED)?;
+        match code.goes_with(Carrier::ClientDisconnect) || code.goes_with(Carrier::ServerDisconnect) {
+            true => Ok(Self { code, properties }),
+            // [5: 3.14.2-1]
+            false => Err(DecodeError::protocol("DISCONNECT: the reason code is not of this packet")),
+        }
     }
 }
 
@@ -61,7 +66,7 @@ impl<'a> Auth<'a> {
             // [5: 3.15.1-1]
             return Err(DecodeError::malformed("AUTH: a reserved flag is set"));
         }
-        let (code, properties) = read(frame.body, ReasonCode::Success, AUTH_ALLOWED)?;
+        let (code, properties) = read(frame.body, AUTH_ALLOWED)?;
         use ReasonCode as R;
         match code {
             R::Success | R::ContinueAuthentication | R::ReAuthenticate => Ok(Self { code, properties }),
@@ -84,10 +89,10 @@ impl<'a> Auth<'a> {
 }
 
 /// Code and properties, each of which may be left out.
-fn read(body: &[u8], code: ReasonCode, allowed: Allowed) -> Result<(ReasonCode, Properties<'_>), DecodeError> {
+fn read(body: &[u8], allowed: Allowed) -> Result<(ReasonCode, Properties<'_>), DecodeError> {
     let mut reader = Reader::new(body);
     if reader.is_empty() {
-        return Ok((code, Properties::NONE));
+        return Ok((ReasonCode::Success, Properties::NONE));
     }
     let code = ReasonCode::from_u8(reader.u8()?).ok_or(DecodeError::protocol("the reason code is not defined"))?;
     if reader.is_empty() {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use thiserror::Error as ThisError;
 
 use crate::codec::{
-    Connect, PacketId, Properties, PropertyId, PublishProperties, QoS, ReasonCode, Subscribe, Unsubscribe,
-    UserProperties,
+    Connect, PacketId, Properties, PublishProperties, QoS, ReasonCode, Subscribe, Unsubscribe, UserProperties,
 };
 
 /// An event for the driver. Borrows from the input only.
@@ -242,11 +241,4 @@ pub enum Stage {
     Published = 0,
     /// PUBREC came: resume sends PUBREL
     Received = 1,
-}
-
-impl Closed {
-    /// The client's text, or ours.
-    pub(super) fn reason_of(properties: Properties<'_>) -> String {
-        properties.text(PropertyId::ReasonString).unwrap_or_default().to_owned()
-    }
 }

@@ -2,30 +2,49 @@
 //!
 //! A driver calls `poll_event` until it returns `None`, answers the events that need an answer,
 //! and writes `output`. Packets are answered at once where no decision of the driver is necessary
-//! (PINGREQ, duplicates, unknown packet ids).
+//! (PINGREQ, duplicates, unknown packet identifiers).
+//!
+//! `handshake` is about CONNECT and AUTH, `receive` decodes packets, `answers` carries out the
+//! driver's answers, `sending` its messages, `closing` the end, `timers` the time-outs. `state`
+//! holds the tables.
 //!
 //! # Resume
 //! `accept` takes the `InFlight` of the session. The driver then calls, in the order of the list
-//! [5: 4.4.0-1, 4.6.0-1], `send_publish` with the packet id and DUP for deliveries that are
-//! `Published` and `release` for those that are `Received`, before any new delivery.
+//! [5: 4.4.0-1, 4.6.0-1], `send_reserved` with DUP for deliveries that are `Published` and
+//! `release` for those that are `Received`, before any new delivery.
 //!
 //! # Durable sessions
-//! For a promise that holds across a crash, the driver stores: packet id and message before
-//! `send_publish` (`reserve` gives the id in advance), the id of a QoS 2 message together with the
-//! message before `answer_publish`, and progress before `release` and `complete`.
+//! For a promise that holds across a crash, the driver stores: packet identifier and message before
+//! `send_reserved` (`reserve` gives the identifier in advance), the identifier of a QoS 2 message
+//! together with the message before `answer_publish`, and progress before `release` and `complete`.
 
+mod alias;
+mod answers;
+mod closing;
 mod config;
+mod deliveries;
 mod event;
+mod handshake;
+mod receive;
+mod requests;
+mod sending;
+mod state;
+mod timers;
 
 use std::sync::Arc;
 
+use alias::{IncomingAliases, OutgoingAliases};
 pub use config::Config;
+use deliveries::Deliveries;
 pub use event::{
     Accept, AnswerError, Closed, ClosedBy, Event, InFlight, Incoming, Outgoing, OutgoingDelivery, SendError, Stage,
     TopicName,
 };
+use requests::Requests;
+use state::{Reauthentication, State};
+use timers::Timers;
 
-use crate::codec::{PacketId, ReasonCode, UserProperties, Version};
+use crate::codec::{Version, fixed};
 use crate::time::Time;
 
 /// One network connection of a client.
@@ -33,21 +52,103 @@ use crate::time::Time;
 pub struct Connection {
     config: Arc<Config>,
     output: Vec<u8>,
+    state: State,
+    /// of CONNECT; 3.1.1 before
+    version: Version,
+    /// bytes of the largest packet that is taken now
+    packet_size_max_bytes: u32,
+    /// bytes of the largest packet that the client takes
+    remote_size_max_bytes: u32,
+    /// the client wants reason strings
+    problem_information: bool,
+    deliveries: Deliveries,
+    requests: Requests,
+    incoming_aliases: IncomingAliases,
+    outgoing_aliases: OutgoingAliases,
+    timers: Timers,
+    /// of the client's CONNECT or our answer, in seconds
+    session_expiry_s: u32,
+    reauthentication: Reauthentication,
+    /// method of the enhanced authentication
+    authentication_method: Option<Box<str>>,
+    /// what CONNECT asked for and CONNACK answers
+    wants_response_information: bool,
+    /// the end, until it is reported
+    closed: Option<Box<Closed>>,
 }
 
-#[allow(unused_variables, clippy::missing_errors_doc)]
 impl Connection {
     /// A connection on which nothing was received yet.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Time) -> Self {
-        unimplemented!()
+        Self {
+            output: Vec::new(),
+            state: State::AwaitConnect,
+            version: Version::V311,
+            packet_size_max_bytes: config.connect_size_max_bytes,
+            remote_size_max_bytes: u32::MAX,
+            problem_information: true,
+            deliveries: Deliveries::default(),
+            requests: Requests::default(),
+            incoming_aliases: IncomingAliases::default(),
+            outgoing_aliases: OutgoingAliases::default(),
+            timers: Timers::new(&config, now),
+            session_expiry_s: 0,
+            reauthentication: Reauthentication::Idle,
+            authentication_method: None,
+            wants_response_information: false,
+            closed: None,
+            config,
+        }
     }
 
     /// Consumes whole packets from the front of `input` until there is an event to report or no
     /// whole packet is left, or the driver must answer or write `output` first. The driver keeps
     /// the rest of `input` for the next call; `wanted_bytes` says how long the next packet is.
     pub fn poll_event<'a>(&mut self, now: Time, input: &mut &'a [u8]) -> Option<Event<'a>> {
-        unimplemented!()
+        self.timers.now = now;
+        loop {
+            if self.state == State::Ended {
+                *input = &[];
+                return self.closed.take().map(|closed| Event::Closed(*closed));
+            }
+            if !self.may_read() {
+                return None;
+            }
+            let bytes: &'a [u8] = input;
+            let received = match fixed::split(bytes, self.packet_size_max_bytes) {
+                Ok(Some((frame, length))) => {
+                    *input = &bytes[length..];
+                    self.timers.received = now;
+                    self.on_frame(&frame)
+                }
+                Ok(None) => match self.check_first_byte(bytes) {
+                    Ok(()) => return None,
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            match received {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) => {}
+                Err(error) => self.violation(error),
+            }
+        }
+    }
+
+    /// Whether the next packet may be read: not while the driver owes an answer to CONNECT or AUTH,
+    /// or to as many requests as are allowed, nor while output waits to be written.
+    #[inline]
+    fn may_read(&mut self) -> bool {
+        let owed = match self.state {
+            State::Open => {
+                self.requests.others() >= self.config.requests_max.max(1)
+                    || (self.requests.messages() >= self.config.receive_maximum.max(1) && !self.version.is_v5())
+            }
+            state => state == State::Deciding,
+        };
+        self.timers.set_owed(owed);
+        !owed && self.output.len() < self.config.output_max_bytes
     }
 
     /// Bytes of the packet at the front of `input`, once its length is readable, so that the driver
@@ -55,7 +156,8 @@ impl Connection {
     /// soon as its length is readable.
     #[must_use]
     pub fn wanted_bytes(&self, input: &[u8]) -> Option<usize> {
-        unimplemented!()
+        let whole = fixed::packet_size(input)?;
+        (whole <= self.packet_size_max_bytes as usize).then_some(whole)
     }
 
     /// Bytes to write. The driver removes them from the front.
@@ -67,140 +169,25 @@ impl Connection {
     /// The version, once CONNECT was reported.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
-        unimplemented!()
+        (self.state != State::AwaitConnect).then_some(self.version)
     }
 
     /// Whether `accept` was called and the connection has not ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        unimplemented!()
+        self.state == State::Open
     }
 
-    /// Answers CONNECT with success; deliveries of the session are `in_flight`.
-    pub fn accept(&mut self, now: Time, accept: &Accept<'_>, in_flight: &InFlight) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Answers CONNECT with a refusal: `Closed` follows. With 3.x the closest return code is sent.
-    /// `server_reference` goes with `UseAnotherServer` and `ServerMoved`.
-    pub fn refuse(&mut self, code: ReasonCode, text: &str, server_reference: Option<&str>) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Sends AUTH with Continue Authentication [5: 4.12.0-2], within CONNECT or a re-authentication.
-    pub fn auth_continue(&mut self, data: &[u8]) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Ends a re-authentication with success (4.12.1).
-    pub fn auth_succeeded(&mut self, data: &[u8]) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Answers a message of QoS 1 or 2: PUBACK or PUBREC. The text is sent if the client wants
-    /// problem information. An error code with 3.x: the protocol has none, so call `disconnect`
-    /// or answer success. `ReasonCode`s that PUBACK cannot carry become Unspecified Error.
-    pub fn answer_publish(&mut self, packet_id: PacketId, code: ReasonCode, text: &str) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Sends PUBCOMP after `Released`.
-    pub fn complete(&mut self, packet_id: PacketId) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Answers a SUBSCRIBE: one code for each filter, in order.
-    pub fn answer_subscribe(
-        &mut self,
-        packet_id: PacketId,
-        codes: &[ReasonCode],
-        text: &str,
-    ) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Answers an UNSUBSCRIBE: one code for each filter, in order; also with 3.x, which sends none.
-    pub fn answer_unsubscribe(
-        &mut self,
-        packet_id: PacketId,
-        codes: &[ReasonCode],
-        text: &str,
-    ) -> Result<(), AnswerError> {
-        unimplemented!()
-    }
-
-    /// Deliveries with QoS 1 and 2 that may be sent now.
-    #[must_use]
-    pub fn window(&self) -> u16 {
-        unimplemented!()
-    }
-
-    /// Takes a packet id and a place in the window for a delivery that is stored before it is sent.
-    pub fn reserve(&mut self, token: u64) -> Result<PacketId, SendError> {
-        unimplemented!()
-    }
-
-    /// Gives back a packet id that `reserve` returned and that was never sent.
-    pub fn unreserve(&mut self, packet_id: PacketId) -> Result<(), SendError> {
-        unimplemented!()
-    }
-
-    /// Sends a message with QoS 0. The client never acknowledges it.
-    pub fn send_at_most_once(&mut self, message: &Outgoing<'_>) -> Result<(), SendError> {
-        unimplemented!()
-    }
-
-    /// Sends a message with QoS 1 or 2 under a new packet id; `token` comes back with its events.
-    pub fn send_publish(&mut self, message: &Outgoing<'_>, token: u64) -> Result<PacketId, SendError> {
-        unimplemented!()
-    }
-
-    /// Sends a message with QoS 1 or 2 under a packet id that was reserved or restored. On an error
-    /// the id stays reserved.
-    pub fn send_reserved(&mut self, message: &Outgoing<'_>, packet_id: PacketId) -> Result<(), SendError> {
-        unimplemented!()
-    }
-
-    /// Sends PUBREL after `Received`, or for a delivery restored as `Received`.
-    pub fn release(&mut self, packet_id: PacketId) -> Result<(), SendError> {
-        unimplemented!()
-    }
-
-    /// Ends the connection: DISCONNECT with 5.0, nothing with 3.x; `Closed` follows.
-    pub fn disconnect(
-        &mut self,
-        code: ReasonCode,
-        text: &str,
-        server_reference: Option<&str>,
-        user: UserProperties<'_>,
-    ) {
-        unimplemented!()
-    }
-
-    /// The transport has ended: `Closed` follows, unless it was reported.
-    pub fn transport_closed(&mut self) {
-        unimplemented!()
-    }
-
-    /// When to call `handle_timeout`.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Time> {
-        unimplemented!()
-    }
-
-    /// Ends the connection of a silent client: then `poll_event` returns `Closed`.
-    pub fn handle_timeout(&mut self, now: Time) {
-        unimplemented!()
-    }
-
-    /// Records whether the driver reads the client's input. The keep-alive of a connection whose
-    /// input is paused does not run.
-    pub fn set_reading(&mut self, now: Time, reading: bool) {
-        unimplemented!()
-    }
-
-    /// What outlives the connection; empty afterwards. For a clean session it is of no use.
+    /// What outlives the connection; empty afterwards. For a session that ends with its connection
+    /// it is of no use.
     pub fn take_in_flight(&mut self) -> InFlight {
-        unimplemented!()
+        InFlight { outgoing: self.deliveries.take(), received: self.requests.take_received() }
+    }
+
+    /// Releases memory that a burst of work had needed.
+    fn trim(&mut self) {
+        if self.output.is_empty() {
+            self.output = Vec::new();
+        }
     }
 }

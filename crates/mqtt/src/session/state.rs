@@ -88,17 +88,23 @@ impl Session {
     }
 }
 
-#[allow(unused_variables)]
 impl StoredWill {
     /// The will of a CONNECT.
     #[must_use]
     pub fn from_connect(will: &Will<'_>) -> Self {
-        unimplemented!()
+        Self {
+            topic: will.topic.to_owned(),
+            payload: will.payload.to_owned(),
+            qos: will.qos,
+            retain: will.retain,
+            delay_s: will.delay_s,
+            properties: will.properties.to_bytes(),
+        }
     }
 
     /// The properties of its message.
     #[must_use]
     pub fn publish_properties(&self) -> PublishProperties<'_> {
-        unimplemented!()
+        PublishProperties::from_bytes(&self.properties)
     }
 }
