@@ -163,6 +163,7 @@ impl Scenario {
             addresses: addresses.collect(),
             auto_create: Vec::new(),
             internal: false,
+            mqtt: None,
         }
     }
 }
