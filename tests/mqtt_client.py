@@ -65,7 +65,13 @@ class Device:
     def connect(self, platform: Platform, listener: str = "mqtt") -> None:
         """Connect, or raise `Refused`."""
         place = platform.endpoints[listener]
-        self.client.connect(place["host"], place["port"], clean_start=self.clean_start)
+        properties = None
+        if self.session_expiry_s is not None:
+            properties = Properties(PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = self.session_expiry_s
+        self.client.connect(
+            place["host"], place["port"], clean_start=self.clean_start, properties=properties
+        )
         self.client.loop_start()
         code = self._connected.get(timeout=TIMEOUT_S)
         if code.is_failure:
@@ -74,6 +80,9 @@ class Device:
 
     clean_start: Any = 3
     """Of MQTT 5.0: True, False, or only for the first connection, as paho does by default."""
+
+    session_expiry_s: int | None = None
+    """Of MQTT 5.0."""
 
     def subscribe(self, topic: str, qos: int = 0, **options: Any) -> str:
         """Subscribe to one filter; return its reason code."""
@@ -117,6 +126,16 @@ class Device:
         messages = [self.message() for _ in range(count)]
         return [(message.topic, message.payload) for message in messages]
 
+    def waiting(self) -> list[bytes]:
+        """Return the payloads of the messages that have come, at least one unless none comes soon."""
+        payloads = []
+        while not self._messages.empty() or not payloads:
+            try:
+                payloads.append(self._messages.get(timeout=QUIET_S).payload)
+            except Empty:
+                break
+        return payloads
+
     def nothing_more(self, quiet_s: float = QUIET_S) -> bool:
         """Whether no message comes for some time."""
         try:
@@ -135,13 +154,19 @@ def device(
     version: MQTTProtocolVersion = V5,
     user: str | None = None,
     password: str | None = None,
+    kept_s: int | None = None,
     **options: Any,
 ) -> Device:
-    """A client that is not connected yet."""
+    """A client that is not connected yet. `kept_s`: its session outlives its connections."""
+    if version != V5 and kept_s is not None:
+        options["clean_session"] = False
     client = Client(CallbackAPIVersion.VERSION2, client_id, protocol=version, **options)
     if user is not None:
         client.username_pw_set(user, password)
-    return Device(client)
+    one = Device(client)
+    if version == V5 and kept_s is not None:
+        one.clean_start, one.session_expiry_s = False, kept_s
+    return one
 
 
 @contextmanager

@@ -24,6 +24,7 @@ impl Shard {
             self.router.delete_address(*key, &deleted(), &mut self.fabric);
         }
         self.retire_at_homes(removed);
+        self.find_absent();
         let conns: Vec<ConnId> = self.fabric.conns.iter().map(|(key, _)| self.id(key as u32)).collect();
         self.apply_to(&conns);
     }

@@ -20,9 +20,9 @@ use crate::core::{
     AddressKey, AddressKind, AttachmentId, AttachmentRole, Budget, Consuming, Declared, Ending, Filter, OpenQueue,
     OpenTopic, ToHome,
 };
-use crate::plan::Operation;
+use crate::plan::{Operation, Protocol};
 use crate::table::pattern::is_wildcard;
-use crate::table::{AddressEntry, MESSAGE_BYTES_MAX, Space};
+use crate::table::{AddressEntry, MESSAGE_BYTES_MAX, Resolved, Space};
 
 /// The terminus that a link requests.
 enum LinkRequest {
@@ -78,8 +78,12 @@ impl Shard {
             user: conn.user().map(str::to_owned),
         };
         conn.release_count(link);
+        // The node's own links, such as that to the record of a session, are no links of the client.
+        let is_own = conn.machine.mqtt().is_some_and(|mqtt| mqtt.is_own(link));
         conn.machine.refuse(link, error);
-        self.requests.push_back(Request::Fact { conn: id, fact });
+        if !is_own {
+            self.requests.push_back(Request::Fact { conn: id, fact });
+        }
     }
 
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
@@ -210,8 +214,13 @@ impl Shard {
         if let Some(entry) = self.shared.dynamic.find(*space, name) {
             return Some(entry);
         }
-        let entry = self.table.space(*space)?.resolve(name)?;
-        entry.serves(conn.machine.protocol()).then(|| Arc::clone(entry))
+        let (space, protocol) = (self.table.space(*space)?, conn.machine.protocol());
+        let resolved = match protocol {
+            Protocol::Amqp => space.look_up(name),
+            Protocol::Mqtt => space.look_up_literally(name),
+        };
+        let Resolved::Address(entry) = resolved else { return None };
+        entry.serves(protocol).then(|| Arc::clone(entry))
     }
 
     /// The home of an address; this shard becomes the home if it has none.
@@ -297,7 +306,7 @@ impl Shard {
 
     /// Attaches a link without a source (3.5.3), which requests the durable subscription of its
     /// name. The home of the space's stored addresses finds the topic.
-    fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
+    pub(super) fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let shards = self.shared.loads.len() as u16;
         let conn = &mut self.fabric.conns[id.key()];
         let space = conn.access.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;

@@ -372,7 +372,7 @@ impl Fabric {
         match fate {
             Fate::Done => self.sent_settled.extend(delivery.token),
             Fate::TooLarge => self.too_large.extend(delivery.token),
-            Fate::Pending | Fate::NoRoom => {}
+            Fate::Pending | Fate::NoRoom => self.sent_settled.append(&mut mqtt.take_superseded()),
         }
         self.mark(conn);
         true
@@ -504,6 +504,10 @@ impl Fabric {
         else {
             return;
         };
+        if conn.machine.is_mqtt() {
+            // The record of its session, to which it has the right as its user.
+            return;
+        }
         let Some(description) = Description::decode(description) else { return };
         let may = conn.check_right(Operation::Recv, &description.wanted);
         let Some(link) = conn.attaching.as_deref().map(|attaching| attaching.link) else { return };

@@ -203,6 +203,8 @@ pub struct Shard {
     thefts: u64,
     /// counter of attaches that waited for the creation of their address
     creations: u64,
+    /// sessions of MQTT without a connection
+    absent: mqtt::AbsentSessions,
 }
 
 impl Shard {
@@ -232,6 +234,7 @@ impl Shard {
             questions: 0,
             thefts: 0,
             creations: 0,
+            absent: mqtt::AbsentSessions::default(),
         }
     }
 
@@ -569,6 +572,7 @@ impl Shard {
             self.fabric.update_pacing(now, self.fabric.dirty[index]);
         }
         self.fabric.resume_paced(now);
+        self.visit_absent();
         self.leave_addresses();
         self.router.process_dirty(&mut self.fabric);
         self.continue_mqtt();
@@ -651,6 +655,7 @@ impl Shard {
     /// The first phase of closing a connection (`departing`); `finish_all` follows the second.
     fn begin_close(&mut self, id: ConnId, error: Error, departing: &mut Vec<Departing>) {
         self.publish_will(id);
+        self.leave_session(id, None);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         conn.machine.close(Some(error));
         self.fabric.mark(id.key);

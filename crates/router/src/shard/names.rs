@@ -116,6 +116,7 @@ impl Shard {
         if conn.machine.is_mqtt() {
             // The name is the client id: all of the connection ends (MQTT 5.0, 3.1.4-3).
             self.publish_will(id);
+            self.leave_session(id, None);
             if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
                 conn.machine.close(Some(stolen()));
             }

@@ -275,9 +275,13 @@ impl Space {
     /// address `#`. A name with wildcards resolves to nothing.
     #[must_use]
     pub fn look_up(&self, name: &str) -> Resolved<'_> {
-        if is_wildcard(name) {
-            return Resolved::Nothing;
-        }
+        if is_wildcard(name) { Resolved::Nothing } else { self.look_up_literally(name) }
+    }
+
+    /// As [`Space::look_up`], of a name in which no level is a wildcard, such as a topic of MQTT,
+    /// where `*` is a letter.
+    #[must_use]
+    pub fn look_up_literally(&self, name: &str) -> Resolved<'_> {
         match self.addresses.get(name).or_else(|| self.above(name)) {
             Some(entry) => Resolved::Address(entry),
             None if self.creates(name) => Resolved::Creatable,

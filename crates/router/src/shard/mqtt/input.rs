@@ -6,10 +6,12 @@ use enmasse_amqp::connection::{self, LinkId};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, Outcome, condition};
 use enmasse_mqtt::codec::{PacketId, PropertyId, QoS, ReasonCode};
-use enmasse_mqtt::connection::{Closed, ClosedBy, Event, Incoming};
+use enmasse_mqtt::connection::{Closed, ClosedBy, Event, Incoming, TopicName};
+use enmasse_mqtt::session::StoredWill;
 
 use super::codes::{self, Answer};
-use super::{Mqtt, PUBLISHER, Publication, SESSION, StepOf, message, subscribing};
+use super::sessions::After;
+use super::{Mqtt, PUBLISHER, Publication, SESSION, StepOf, message, retained, subscribing};
 use crate::core::{AddressKind, AttachmentId, Ending};
 use crate::plan::Operation;
 use crate::shard::conn::{Anonymous, Link};
@@ -116,6 +118,20 @@ impl Shard {
                     self.attach_mqtt(id, SESSION, attach);
                 }
             }
+            StepOf::Recall => self.recall_mqtt(id),
+            StepOf::ReadRecord => self.read_record(id),
+            StepOf::Resume => self.resume_mqtt(id),
+            StepOf::Discard => self.discard_mqtt(id),
+            StepOf::CreateRecord => self.create_record(id),
+            StepOf::StoreRecord => self.store_record(id, After::Connect),
+            StepOf::Accept => {
+                let now = self.fabric.now;
+                if let Some(mqtt) = self.mqtt(id) {
+                    mqtt.ready(now);
+                }
+                self.fabric.mark(id.key);
+            }
+            StepOf::StoreSubscriptions => self.store_record(id, After::Subscribe),
             StepOf::Filter => self.begin_filter(id),
             StepOf::Attach(link) => self.begin_attach(id, link),
             StepOf::Grant(link) => {
@@ -164,13 +180,17 @@ impl Shard {
 
     fn closed_mqtt(&mut self, id: ConnId, closed: &Closed) {
         let Some(mqtt) = self.mqtt(id) else { return };
+        if mqtt.is_visit() {
+            return self.end_visit(id);
+        }
         mqtt.ended = true;
         mqtt.login = None;
         if closed.publish_will {
             self.publish_will(id);
         } else if let Some(mqtt) = self.mqtt(id) {
-            mqtt.will = None;
+            mqtt.session.will = None;
         }
+        self.leave_session(id, closed.session_expiry_s);
         let ending = match closed.by {
             ClosedBy::Client => Ending::ByClient,
             ClosedBy::Server => Ending::ByNode,
@@ -220,9 +240,9 @@ impl Shard {
         Ok(())
     }
 
-    /// The client id belongs to this connection: CONNECT is answered, and packets are read.
+    /// The client id belongs to this connection: its session is looked for.
     fn ready_mqtt(&mut self, id: ConnId) {
-        let (now, window) = (self.fabric.now, Window::new(self.shared.link_capacity));
+        let window = Window::new(self.shared.link_capacity);
         let conn = &mut self.fabric.conns[id.key()];
         let will = conn.machine.mqtt().and_then(|mqtt| mqtt.login.as_ref()?.will.as_ref());
         if will.is_some_and(|will| conn.check_right(Operation::Send, &will.topic).is_err()) {
@@ -233,8 +253,8 @@ impl Shard {
         }
         conn.settled_here = true;
         conn.set_link(PUBLISHER, Link::Anonymous(Box::new(Anonymous::new(window))));
-        if let Some(mqtt) = conn.machine.mqtt_mut() {
-            mqtt.ready(now);
+        if let Some(login) = conn.machine.mqtt_mut().and_then(|mqtt| mqtt.login.as_mut()) {
+            login.set_step(StepOf::Recall);
         }
         self.fabric.mark(id.key);
     }
@@ -264,13 +284,17 @@ impl Shard {
             attachment.kind
         });
         let kind = kind.unwrap_or(AddressKind::Topic);
-        let delivery_id = self.note_publication(id, publish.packet_id, kind);
+        let retained = self.retained_entry(id).filter(|_| publish.retain && retained::keeps(kind));
+        let publication = publish.packet_id.map(|packet_id| Publication::new(packet_id, kind, retained.is_some()));
+        let delivery_id = self.note_publication(id, publication);
         let mut sections = std::mem::take(&mut self.sections);
         sections.clear();
         message::encode(&mut sections, publish);
         self.pass_publication(id, (attachment, home), delivery_id, settled, &sections);
         self.sections = sections;
-        self.retain(id, publish, kind, delivery_id);
+        if let Some(entry) = retained {
+            self.retain(id, publish, &entry, delivery_id);
+        }
     }
 
     /// Passes the sections of a publication to the home of its address.
@@ -308,16 +332,27 @@ impl Shard {
     }
 
     /// Publishes the will of a client whose connection ends otherwise than by its own DISCONNECT
-    /// [5: 3.1.2-8].
+    /// [5: 3.1.2-8]. A delayed one stays in the session, whose end it does not outlive.
     pub(in crate::shard) fn publish_will(&mut self, id: ConnId) {
-        let Some(will) = self.mqtt(id).and_then(|mqtt| mqtt.will.take()) else { return };
-        // Without the right, or without the address, nobody could have received it.
-        let Ok(route) = self.route_to(id, PUBLISHER, &will.topic) else { return };
-        if let Some(attachment) = self.fabric.attachments.get_mut(route.attachment) {
-            attachment.unanswered += u32::from(!will.settled);
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let is_delayed = |will: &StoredWill| will.delay_s > 0 && mqtt.session.persists() && mqtt.visit.is_none();
+        if mqtt.session.will.as_deref().is_some_and(is_delayed) {
+            return;
         }
-        let delivery_id = self.note_publication(id, None, AddressKind::Topic);
-        self.pass_publication(id, (route.attachment, route.home), delivery_id, will.settled, &will.sections);
+        let Some(will) = mqtt.session.will.take() else { return };
+        // Its acknowledgement has no receiver: it is published like a message of QoS 0 or 1.
+        self.publish_mqtt(
+            id,
+            &Incoming {
+                topic: TopicName::Named(&will.topic),
+                dup: false,
+                qos: will.qos,
+                retain: will.retain,
+                packet_id: None,
+                properties: will.publish_properties(),
+                payload: &will.payload,
+            },
+        );
     }
 
     /// The transport has ended: what the end of the connection means follows.
@@ -332,11 +367,10 @@ impl Shard {
     }
 
     /// Numbers a publication, and remembers it until its outcome if that is its acknowledgement.
-    fn note_publication(&mut self, id: ConnId, packet_id: Option<PacketId>, kind: AddressKind) -> u32 {
+    pub(super) fn note_publication(&mut self, id: ConnId, publication: Option<Publication>) -> u32 {
         let Some(mqtt) = self.mqtt(id) else { return 0 };
         mqtt.publication = mqtt.publication.wrapping_add(2);
-        if let Some(packet_id) = packet_id {
-            let publication = Publication { packet_id, kind, left: 1, answer: Answer::SUCCESS };
+        if let Some(publication) = publication {
             mqtt.publications.insert(mqtt.publication / 2, publication);
         }
         mqtt.publication

@@ -6,10 +6,10 @@
 //! - neither: the client certificate, if there is one; else an anonymous client
 
 use enmasse_amqp::types::{Open, SaslInit, Symbol};
-use enmasse_mqtt::codec::{Connect, PropertyId, QoS, ReasonCode};
-use enmasse_mqtt::connection::{Incoming, TopicName};
+use enmasse_mqtt::codec::{Connect, PropertyId, ReasonCode};
+use enmasse_mqtt::session::StoredWill;
 
-use super::{StepOf, message};
+use super::StepOf;
 use crate::shard::{ConnId, Shard};
 
 const PLAIN: Symbol = Symbol::constant("PLAIN");
@@ -30,36 +30,31 @@ pub(super) struct Login {
     enhanced: bool,
     /// last data of an enhanced authentication
     pub(super) data: Option<Vec<u8>>,
-    pub(super) will: Option<Box<Will>>,
+    pub(super) will: Option<Box<StoredWill>>,
+    /// a session was found and continues
+    pub(super) session_present: bool,
+    /// the answer about its session is awaited
+    recalls: bool,
     step: Option<StepOf>,
 }
 
-/// The will of a client (3.1.2.5), ready to be published.
-pub(super) struct Will {
-    pub(super) topic: Box<str>,
-    /// its QoS is 0
-    pub(super) settled: bool,
-    pub(super) sections: Vec<u8>,
-}
-
-impl Will {
-    fn of(will: &enmasse_mqtt::codec::Will<'_>) -> Self {
-        let mut sections = Vec::new();
-        let message = Incoming {
-            topic: TopicName::Named(will.topic),
-            dup: false,
-            qos: will.qos,
-            retain: will.retain,
-            packet_id: None,
-            properties: will.properties,
-            payload: will.payload,
-        };
-        message::encode(&mut sections, &message);
-        Self { topic: will.topic.into(), settled: will.qos == QoS::AtMostOnce, sections }
-    }
-}
-
 impl Login {
+    /// That of a visit to a session without a client.
+    pub(super) fn of_visit(client_id: String) -> Self {
+        Self {
+            client_id,
+            assigned: false,
+            clean_start: false,
+            session_expiry_s: 0,
+            enhanced: false,
+            data: None,
+            will: None,
+            session_present: false,
+            recalls: false,
+            step: None,
+        }
+    }
+
     pub(super) fn is_enhanced(&self) -> bool {
         self.enhanced
     }
@@ -70,6 +65,16 @@ impl Login {
 
     pub(super) fn next_step(&mut self) -> Option<StepOf> {
         self.step.take()
+    }
+
+    pub(super) fn set_step(&mut self, step: StepOf) {
+        self.recalls = matches!(step, StepOf::Recall) || self.recalls && matches!(step, StepOf::ReadRecord);
+        self.step = Some(step);
+    }
+
+    /// Whether the answer about its session is awaited.
+    pub(super) fn is_recalling(&self) -> bool {
+        self.recalls
     }
 
     pub(super) fn has_step(&self) -> bool {
@@ -110,7 +115,9 @@ impl Shard {
             session_expiry_s: connect.session_expiry_s(),
             enhanced: method.is_some(),
             data: None,
-            will: connect.will.as_ref().map(|will| Box::new(Will::of(will))),
+            will: connect.will.as_ref().map(|will| Box::new(StoredWill::from_connect(will))),
+            session_present: false,
+            recalls: false,
             step: None,
         }));
         let Some(handshake) = &conn.handshake else { return };

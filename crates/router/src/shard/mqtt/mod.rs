@@ -13,12 +13,14 @@
 //! `message` maps messages, `codes` errors and outcomes; `input` handles packets, `login` CONNECT,
 //! `subscribing` filters, `sending` deliveries.
 
+mod absent;
 mod codes;
 mod input;
 mod login;
 mod message;
 mod retained;
 mod sending;
+mod sessions;
 mod subscribing;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -32,11 +34,14 @@ use enmasse_mqtt::connection::{Accept, Closed, Config, Connection, InFlight};
 
 use crate::core::AddressKind;
 use crate::table::AddressEntry;
+pub(super) use absent::AbsentSessions;
 pub(super) use sending::Fate;
 
+use absent::Absent;
 use codes::Answer;
-use login::{Login, Will};
+use login::Login;
 use retained::{RETAINED, Reads};
+use sessions::{After, RECORD, SessionState};
 use subscribing::{Answering, FilterState};
 
 /// Names of the addresses that keep what clients leave behind begin so; no name of a client resolves
@@ -47,7 +52,7 @@ pub(super) const PUBLISHER: LinkId = LinkId(0);
 /// The link whose name is the client id.
 pub(super) const SESSION: LinkId = LinkId(1);
 /// Numbers of subscription links begin here.
-const FIRST_SUBSCRIPTION: usize = 3;
+const FIRST_SUBSCRIPTION: usize = 4;
 /// Deliveries that an address may have on their way to one subscription.
 const CREDIT: u32 = 256;
 /// How long the client's publications are not read while an address holds them back; then they are
@@ -59,8 +64,9 @@ pub(super) struct Mqtt {
     machine: Connection,
     /// until the connection is open
     login: Option<Box<Login>>,
-    /// published if the connection ends otherwise than by the client's DISCONNECT
-    will: Option<Box<Will>>,
+    session: SessionState,
+    /// set if it visits a session without a client
+    visit: Option<Box<Absent>>,
     /// filters of the client, as it sent them
     filters: BTreeMap<Arc<str>, FilterState>,
     /// subscription links by number, from [`FIRST_SUBSCRIPTION`] on
@@ -103,12 +109,32 @@ pub(super) struct Mqtt {
 
 /// A publication with QoS 1 or 2 that waits for its outcomes.
 struct Publication {
-    packet_id: PacketId,
+    completion: Completion,
     kind: AddressKind,
     /// outcomes that have not come: of the message, and of its copy among the retained ones
     left: u8,
     /// the answer so far
     answer: Answer,
+}
+
+/// What follows the outcomes of a publication.
+enum Completion {
+    /// its acknowledgement
+    Answer(PacketId),
+    /// it is the record of the session
+    Record(After),
+}
+
+impl Publication {
+    /// `retained`: a copy goes to the retained messages.
+    fn new(packet_id: PacketId, kind: AddressKind, retained: bool) -> Self {
+        let left = 1 + u8::from(retained);
+        Self { completion: Completion::Answer(packet_id), kind, left, answer: Answer::SUCCESS }
+    }
+
+    fn of_record(after: After) -> Self {
+        Self { completion: Completion::Record(after), kind: AddressKind::Topic, left: 1, answer: Answer::SUCCESS }
+    }
 }
 
 /// A link to one address on behalf of one filter.
@@ -131,6 +157,22 @@ enum StepOf {
     Open,
     /// it has a space: take its client id
     Register,
+    /// look for its session
+    Recall,
+    /// read the record of the session
+    ReadRecord,
+    /// continue the session that was found, or discard it
+    Resume,
+    /// the subscriptions of a discarded session are attached: end them
+    Discard,
+    /// make the subscription with the record of a new session
+    CreateRecord,
+    /// store the record of the session
+    StoreRecord,
+    /// answer CONNECT
+    Accept,
+    /// store the record with the subscriptions of a SUBSCRIBE
+    StoreSubscriptions,
     /// handle the next filter of a SUBSCRIBE
     Filter,
     /// attach this link
@@ -150,7 +192,8 @@ impl Mqtt {
         Self {
             machine: Connection::new(config, now),
             login: None,
-            will: None,
+            session: SessionState::default(),
+            visit: None,
             filters: BTreeMap::new(),
             links: Vec::new(),
             attaches: VecDeque::new(),
@@ -191,16 +234,21 @@ impl Mqtt {
         if self.ended {
             return None;
         }
-        if let Some(login) = &mut self.login {
-            return login.next_step();
-        }
         if let Some(link) = self.attaches.pop_front() {
             return Some(StepOf::Attach(link));
         }
-        if self.next_filter() {
-            return Some(StepOf::Filter);
+        if let Some(login) = &mut self.login {
+            return login.next_step();
+        }
+        if let Some(step) = self.next_filter() {
+            return Some(step);
         }
         self.grants.pop_front().map(StepOf::Grant).or_else(|| self.reads.next_step())
+    }
+
+    /// Whether a link is the node's own, which the client does not know.
+    pub(super) fn is_own(&self, link: LinkId) -> bool {
+        (link.0 as usize) < FIRST_SUBSCRIPTION || self.visit.is_some()
     }
 
     fn link(&self, link: LinkId) -> Option<&SubscriptionLink> {
@@ -221,8 +269,10 @@ impl Mqtt {
 impl Mqtt {
     /// A link is attached.
     pub(super) fn accept(&mut self, link: LinkId) {
-        if link == RETAINED {
-            return self.reads.accepted();
+        match link {
+            RETAINED => return self.reads.accepted(),
+            RECORD => return self.record_accepted(),
+            _ => {}
         }
         let Some(state) = self.link_mut(link) else { return };
         state.attached = true;
@@ -237,8 +287,10 @@ impl Mqtt {
         if link == SESSION {
             return self.close(Some(error.clone()));
         }
-        if link == RETAINED {
-            return self.reads.refused();
+        match link {
+            RETAINED => return self.reads.refused(),
+            RECORD => return self.record_refused(error),
+            _ => {}
         }
         self.take_link(link);
         if let Some(answering) = self.answering.front_mut() {
@@ -264,8 +316,10 @@ impl Mqtt {
     }
 
     pub(super) fn drained(&mut self, link: LinkId) {
-        if link == RETAINED {
-            self.reads.drained();
+        match link {
+            RETAINED => self.reads.drained(),
+            RECORD => self.record_drained(),
+            _ => {}
         }
     }
 
@@ -275,6 +329,7 @@ impl Mqtt {
         match self.link(link) {
             Some(link) if link.attached => CREDIT,
             None if link == RETAINED => self.reads.credit(),
+            None if link == RECORD => self.session.credit(),
             _ => 0,
         }
     }
@@ -305,16 +360,12 @@ impl Mqtt {
         }
         publication.left -= 1;
         if publication.left == 0
-            && let Some(Publication { packet_id, answer, .. }) = self.publications.remove(&(delivery_id / 2))
+            && let Some(Publication { completion, answer, .. }) = self.publications.remove(&(delivery_id / 2))
         {
-            self.answer_publish(packet_id, &answer);
-        }
-    }
-
-    /// A publication waits for the outcome of its copy among the retained messages, too.
-    fn note_second_outcome(&mut self, delivery_id: u32) {
-        if let Some(publication) = self.publications.get_mut(&(delivery_id / 2)) {
-            publication.left += 1;
+            match completion {
+                Completion::Answer(packet_id) => self.answer_publish(packet_id, &answer),
+                Completion::Record(after) => self.recorded(after, answer == Answer::SUCCESS),
+            }
         }
     }
 
@@ -365,6 +416,9 @@ impl Mqtt {
         let mut ended: Vec<(LinkId, u64, u64)> = ended.map(|(_, delivery)| delivery).collect();
         ended.sort_unstable_by_key(|(.., order)| *order);
         ended.into_iter().for_each(|(link, token, _)| f(link, token));
+        if links.contains(&RECORD) {
+            self.session.take_tokens().into_iter().for_each(|token| f(RECORD, token));
+        }
     }
 
     /// Ends the connection; its machine reports the end.
@@ -424,12 +478,15 @@ impl Mqtt {
 
     /// The client id is this connection's: answers CONNECT.
     fn ready(&mut self, now: Time) {
-        let Some(mut login) = self.login.take() else { return };
-        self.will = login.will.take();
+        let Some(login) = self.login.take() else { return };
+        if self.session.persists() {
+            self.grants.push_back(RECORD);
+        }
+        let expiry_s = self.session.expiry_s;
         let accept = Accept {
-            session_present: false,
+            session_present: login.session_present,
             assigned_client_id: login.assigned_client_id(),
-            session_expiry_s: (login.session_expiry_s > 0).then_some(0),
+            session_expiry_s: (login.session_expiry_s != expiry_s).then_some(expiry_s),
             authentication_data: login.data.as_deref(),
             ..Accept::default()
         };
@@ -448,4 +505,9 @@ impl Mqtt {
     fn granted(&self, filter: &str) -> Option<QoS> {
         self.filters.get(filter).map(|filter| filter.options.qos)
     }
+}
+
+/// The space of a client keeps no sessions.
+fn no_session() -> Error {
+    Error::new(condition::NOT_FOUND, "the address space keeps no such session")
 }

@@ -114,6 +114,12 @@ impl Reads {
     }
 }
 
+/// Whether addresses of a kind keep retained messages. A queue or anycast address has one consumer
+/// for each message.
+pub(super) const fn keeps(kind: AddressKind) -> bool {
+    matches!(kind, AddressKind::Topic | AddressKind::Multicast | AddressKind::Stream)
+}
+
 impl Mqtt {
     /// Sends a retained message to the client, if one of its new filters matches it.
     pub(super) fn send_retained(&mut self, delivery: &Delivery<'_>) -> Fate {
@@ -167,23 +173,24 @@ impl Mqtt {
 
 impl Shard {
     /// The queue of retained messages of a client's space.
-    fn retained_entry(&self, id: ConnId) -> Option<Arc<AddressEntry>> {
+    pub(super) fn retained_entry(&self, id: ConnId) -> Option<Arc<AddressEntry>> {
         let (space, _) = self.fabric.conns.get(id.key())?.access.as_ref()?;
         self.table.space(*space)?.mqtt().map(|store| Arc::clone(&store.retained))
     }
 
-    /// Keeps a publication as the retained message of its topic, if its address keeps one.
-    /// `delivery_id`: that of the publication itself.
-    pub(super) fn retain(&mut self, id: ConnId, publish: &Incoming<'_>, kind: AddressKind, delivery_id: u32) {
-        let keeps = matches!(kind, AddressKind::Topic | AddressKind::Multicast | AddressKind::Stream);
-        let Some(entry) = self.retained_entry(id).filter(|_| publish.retain && keeps) else { return };
-        let route = self.route_at(id, PUBLISHER, &entry.name, &entry);
+    /// Keeps a publication as the retained message of its topic. `delivery_id`: that of the
+    /// publication itself.
+    pub(super) fn retain(
+        &mut self,
+        id: ConnId,
+        publish: &Incoming<'_>,
+        entry: &Arc<AddressEntry>,
+        delivery_id: u32,
+    ) {
+        let route = self.route_at(id, PUBLISHER, &entry.name, entry);
         let settled = publish.qos == QoS::AtMostOnce;
         if let Some(attachment) = self.fabric.attachments.get_mut(route.attachment) {
             attachment.unanswered += u32::from(!settled);
-        }
-        if let Some(mqtt) = self.mqtt(id).filter(|_| !settled) {
-            mqtt.note_second_outcome(delivery_id);
         }
         let mut sections = std::mem::take(&mut self.sections);
         if publish.payload.is_empty() {

@@ -6,7 +6,7 @@ use enmasse_mqtt::codec::QoS;
 use enmasse_mqtt::connection::{Outgoing, SendError};
 
 use super::message::{self, Outbound};
-use super::{CREDIT, FIRST_SUBSCRIPTION, Mqtt, RETAINED};
+use super::{CREDIT, FIRST_SUBSCRIPTION, Mqtt, RECORD, RETAINED};
 use crate::core::Delivery;
 
 /// The fate of a delivery, or of a part of one.
@@ -30,6 +30,9 @@ impl Mqtt {
                 return Fate::NoRoom;
             }
             return self.send_retained(delivery);
+        }
+        if link == RECORD {
+            return self.take_record(delivery);
         }
         let Some(state) = self.link_mut(link) else { return Fate::Done };
         if delivery.aborted {
@@ -58,12 +61,20 @@ impl Mqtt {
 
     /// Whether the address of a link should learn its credit again.
     pub(in crate::shard) fn needs_credit(&mut self, link: LinkId) -> bool {
+        if link == RECORD {
+            return self.login.is_none();
+        }
         let Some(state) = self.link_mut(link) else { return false };
         let due = state.delivered >= CREDIT / 2;
         if due {
             state.delivered = 0;
         }
         due
+    }
+
+    /// Deliveries that a later one has replaced.
+    pub(in crate::shard) fn take_superseded(&mut self) -> Vec<u64> {
+        self.session.take_superseded()
     }
 
     fn publish(&mut self, link: LinkId, sections: &[u8], token: Option<u64>) -> Fate {

@@ -16,12 +16,12 @@ use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode, Subscribe, SubscriptionOpti
 use enmasse_mqtt::topic::Filter;
 
 use super::codes::refused_subscription;
-use super::{FIRST_SUBSCRIPTION, Mqtt, SubscriptionLink};
+use super::sessions::{After, record_name};
+use super::{FIRST_SUBSCRIPTION, Mqtt, StepOf, SubscriptionLink};
 use crate::core::{AddressKind, Ending};
 use crate::shard::departing::Departure;
 use crate::shard::{ConnId, Shard};
 use crate::table::AddressEntry;
-use crate::table::pattern::is_wildcard;
 
 /// Filters of one connection; a client with more has a link for each anyway.
 const FILTERS_MAX: usize = 65_536;
@@ -40,7 +40,7 @@ pub(super) struct FilterState {
 }
 
 impl FilterState {
-    fn new(filter: &Filter<'_>, options: SubscriptionOptions, id: Option<u32>) -> Self {
+    pub(super) fn new(filter: &Filter<'_>, options: SubscriptionOptions, id: Option<u32>) -> Self {
         // `*` is a wildcard of receivers and a letter of MQTT: as `+` it matches itself and more.
         let stars = filter.as_str().contains('*');
         let level = |level| if stars && str::contains(level, '*') { "+" } else { level };
@@ -54,25 +54,29 @@ impl FilterState {
         }
     }
 
-    /// The request of a link of this filter.
-    fn attach(&self, text: &str, entry: &AddressEntry) -> Attach {
+    /// The request of a link of this filter. `session`: the name of the session that it belongs to,
+    /// if that outlives the connection.
+    fn attach(&self, text: &str, entry: &AddressEntry, session: Option<&str>) -> Attach {
         let shared = self.group.as_deref().filter(|_| entry.kind == AddressKind::Topic);
         let mut filter = Fields::new();
         if self.options.no_local {
             filter.push((Symbol::constant("no-local"), Value::Null));
         }
         let capabilities = if shared.is_some() { &["shared", "global"][..] } else { &[] };
+        let keeps = session.is_some() && entry.kind == AddressKind::Topic;
         let source = Source {
             address: Some(self.name.to_string()),
-            durable: TerminusDurability::None,
-            expiry_policy: TerminusExpiryPolicy::LinkDetach,
+            durable: if keeps { TerminusDurability::UnsettledState } else { TerminusDurability::None },
+            expiry_policy: if keeps { TerminusExpiryPolicy::Never } else { TerminusExpiryPolicy::LinkDetach },
             filter,
             capabilities: capabilities.iter().map(|name| Symbol::constant(name)).collect(),
             ..Source::default()
         };
-        let name = match shared {
-            Some(group) => shared_name(group, &self.name),
-            None => format!("mqtt:{text}"),
+        let name = match (shared, session) {
+            (Some(group), _) => shared_name(group, &self.name),
+            // A subscription for each topic that the filter covers.
+            (None, Some(session)) => format!("{session}:{}:{text}", entry.uid).replace('|', "%7C"),
+            (None, None) => format!("mqtt:{text}").replace('|', "%7C"),
         };
         let settled = self.options.qos == QoS::AtMostOnce;
         let mode = if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
@@ -112,6 +116,8 @@ pub(super) struct Answering {
     filters: VecDeque<(String, SubscriptionOptions)>,
     codes: Vec<ReasonCode>,
     current: Option<CurrentFilter>,
+    /// the record of the session is being stored
+    stores: bool,
 }
 
 /// The filter whose links are being attached.
@@ -132,6 +138,7 @@ impl Answering {
             filters: subscribe.subscriptions().map(|one| (one.filter.to_owned(), one.options)).collect(),
             codes: Vec::new(),
             current: None,
+            stores: false,
         }
     }
 
@@ -157,10 +164,10 @@ const fn granted_code(qos: QoS) -> ReasonCode {
 }
 
 impl Mqtt {
-    /// Ends the filter in progress, all of whose links have answered. Returns whether the packet
-    /// has another one; without, the packet is answered.
-    pub(super) fn next_filter(&mut self) -> bool {
-        let Some(answering) = self.answering.front_mut() else { return false };
+    /// Ends the filter in progress, all of whose links have answered. After the last one the record
+    /// of the session is stored, if it outlives the connection, and the packet is answered.
+    pub(super) fn next_filter(&mut self) -> Option<StepOf> {
+        let answering = self.answering.front_mut()?;
         if let Some(current) = answering.current.take() {
             let failed = !current.accepted && current.is_new;
             let refusal = current.refusal.filter(|_| failed);
@@ -172,14 +179,26 @@ impl Mqtt {
                 self.filters.remove(&current.text);
             }
         }
-        if self.answering.front().is_some_and(|answering| !answering.filters.is_empty()) {
-            return true;
+        let persists = self.session.persists();
+        let answering = self.answering.front_mut()?;
+        if !answering.filters.is_empty() {
+            return Some(StepOf::Filter);
         }
-        if let Some(answering) = self.answering.pop_front() {
-            // An error means that the connection has ended in the meantime.
-            let _ = self.machine.answer_subscribe(answering.packet_id, &answering.codes, "");
+        if persists {
+            return (!std::mem::replace(&mut answering.stores, true)).then_some(StepOf::StoreSubscriptions);
         }
-        false
+        self.answer_subscribe(true);
+        None
+    }
+
+    /// Answers the SUBSCRIBE in progress. `stored`: the record of the session has its filters.
+    pub(super) fn answer_subscribe(&mut self, stored: bool) {
+        let Some(mut answering) = self.answering.pop_front() else { return };
+        if !stored {
+            answering.codes.fill(ReasonCode::UnspecifiedError);
+        }
+        // An error means that the connection has ended in the meantime.
+        let _ = self.machine.answer_subscribe(answering.packet_id, &answering.codes, "");
     }
 
     /// Adds a link of a filter to an address.
@@ -293,19 +312,25 @@ impl Shard {
 
     /// Attaches a link of a filter to its address.
     pub(super) fn begin_attach(&mut self, id: ConnId, link: LinkId) {
-        let Some(mqtt) = self.mqtt(id) else { return };
+        let conn = &self.fabric.conns[id.key()];
+        let Some(mqtt) = conn.machine.mqtt() else { return };
         let Some(state) = mqtt.link(link) else { return };
         let Some(filter) = mqtt.filters.get(&state.filter) else { return };
-        let attach = filter.attach(&state.filter, &state.entry);
+        let session = mqtt.session.is_durable().then(|| record_name(conn.user()));
+        let attach = filter.attach(&state.filter, &state.entry, session.as_deref());
         self.attach_mqtt(id, link, Box::new(attach));
     }
 
     /// Attaches the links of filters with wildcards to addresses of a new table.
     pub(in crate::shard) fn widen_mqtt(&mut self, id: ConnId) {
-        let Some(mqtt) = self.mqtt(id) else { return };
-        if mqtt.login.is_some() || mqtt.filters.is_empty() {
-            return;
+        if self.mqtt(id).is_some_and(|mqtt| mqtt.login.is_none()) {
+            self.widen_filters(id);
         }
+    }
+
+    /// Attaches each filter to the addresses that it covers and is not attached to.
+    pub(super) fn widen_filters(&mut self, id: ConnId) {
+        let Some(mqtt) = self.mqtt(id).filter(|mqtt| !mqtt.filters.is_empty()) else { return };
         let filters: Vec<Arc<str>> = mqtt.filters.keys().cloned().collect();
         for text in filters {
             let Some(state) = self.mqtt(id).and_then(|mqtt| mqtt.filters.get(&text)) else { continue };
@@ -313,7 +338,7 @@ impl Shard {
             let conn = &self.fabric.conns[id.key()];
             let entries = self.permitted(conn, Role::Receiver, &name).unwrap_or_default();
             let Some(mqtt) = self.mqtt(id) else { return };
-            for entry in entries.iter().filter(|entry| is_wildcard(&name) || entry.kind != AddressKind::Stream) {
+            for entry in &entries {
                 if !mqtt.is_at(&text, entry) {
                     mqtt.add_link(&text, entry);
                 }
@@ -339,14 +364,16 @@ impl Shard {
                 false => ReasonCode::NoSubscriptionExisted,
             });
         }
-        if let Some(mqtt) = self.mqtt(id) {
-            // An error means that the connection has ended in the meantime.
-            let _ = mqtt.machine.answer_unsubscribe(unsubscribe.packet_id, &codes, "");
+        let Some(mqtt) = self.mqtt(id) else { return };
+        if mqtt.session.persists() {
+            return self.store_record(id, After::Unsubscribe { packet_id: unsubscribe.packet_id, codes });
         }
+        // An error means that the connection has ended in the meantime.
+        let _ = mqtt.machine.answer_unsubscribe(unsubscribe.packet_id, &codes, "");
     }
 
     /// Ends the links of a filter, and their subscriptions.
-    fn end_links(&mut self, id: ConnId, filter: &str) {
+    pub(super) fn end_links(&mut self, id: ConnId, filter: &str) {
         let Some(mqtt) = self.mqtt(id) else { return };
         let links = mqtt.links_of(filter);
         self.release(id, &links, &Departure::silent(Ending::ByClient, true));
