@@ -323,8 +323,8 @@ pub fn encode_publish(
     if 1 + variable_size(body) + body > size_max_bytes as usize {
         return Err(EncodeError::PacketTooLarge);
     }
-    let flags = u8::from(publish.dup) * DUP | (publish.qos as u8) << 1 | u8::from(publish.retain) * RETAIN;
-    put_header(out, 0x30 | flags, body)?;
+    let (dup, retain) = (u8::from(publish.dup) * DUP, u8::from(publish.retain) * RETAIN);
+    put_header(out, 0x30 | dup | ((publish.qos as u8) << 1) | retain, body)?;
     put_field(out, publish.topic.as_bytes());
     if let Some(id) = publish.packet_id {
         put_u16(out, id.get());

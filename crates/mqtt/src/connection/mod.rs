@@ -136,19 +136,25 @@ impl Connection {
         }
     }
 
-    /// Whether the next packet may be read: not while the driver owes an answer to CONNECT or AUTH,
-    /// or to as many requests as are allowed, nor while output waits to be written.
+    /// Whether the next packet may be read: not while the driver owes an answer, nor while output
+    /// waits to be written.
     #[inline]
     fn may_read(&mut self) -> bool {
-        let owed = match self.state {
+        let owed = self.owes_answer();
+        self.timers.set_owed(owed);
+        !owed && self.output.len() < self.config.output_max_bytes
+    }
+
+    /// Whether the driver owes an answer to CONNECT or AUTH, or to as many requests as are allowed.
+    #[inline]
+    fn owes_answer(&self) -> bool {
+        match self.state {
             State::Open => {
                 self.requests.others() >= self.config.requests_max.max(1)
                     || (self.requests.messages() >= self.config.receive_maximum.max(1) && !self.version.is_v5())
             }
             state => state == State::Deciding,
-        };
-        self.timers.set_owed(owed);
-        !owed && self.output.len() < self.config.output_max_bytes
+        }
     }
 
     /// Bytes of the packet at the front of `input`, once its length is readable, so that the driver
