@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ENMASSE = Path(sys.executable).with_name("enmasse")
-LISTENERS = ("amqp", "amqps", "ws", "wss", "http", "https")
+LISTENERS = ("amqp", "amqps", "ws", "wss", "mqtt", "mqtts", "http", "https")
 STOP_TIMEOUT_S = 10.0
 
 

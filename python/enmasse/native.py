@@ -28,7 +28,7 @@ from enmasse.messaging import outcome as outcomes
 if TYPE_CHECKING:
     from enmasse.plan import Plan
 
-ListenerKind = Literal["amqp", "amqps", "ws", "wss"]
+ListenerKind = Literal["amqp", "amqps", "ws", "wss", "mqtt", "mqtts"]
 
 
 @contextmanager

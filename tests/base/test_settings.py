@@ -14,8 +14,16 @@ from enmasse.base.settings import Settings, load, without_password
 
 def test_settings_have_the_documented_defaults() -> None:
     settings, origins = load({}, {})
-    ports = {name: getattr(settings, f"{name}_port") for name in ("amqp", "amqps", "ws", "wss")}
-    assert ports == {"amqp": 5672, "amqps": 5671, "ws": 8081, "wss": 8443}
+    names = ("amqp", "amqps", "ws", "wss", "mqtt", "mqtts")
+    ports = {name: getattr(settings, f"{name}_port") for name in names}
+    assert ports == {
+        "amqp": 5672,
+        "amqps": 5671,
+        "ws": 8081,
+        "wss": 8443,
+        "mqtt": 1883,
+        "mqtts": 8883,
+    }
     assert settings.http_port == 8080
     assert settings.host == "127.0.0.1"
     assert settings.data == default_data_dir()

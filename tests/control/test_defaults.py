@@ -16,10 +16,11 @@ def keys(resources: list[Resource]) -> list[str]:
     return [str(resource.key) for resource in resources]
 
 
-def test_defaults_have_one_address_of_each_type() -> None:
+def test_defaults_have_one_address_of_each_type_and_open_names_for_mqtt() -> None:
     addresses = [one for one in default_resources() if isinstance(one, Address)]
-    assert [(one.spec.address, one.spec.type) for one in addresses] == [
-        (type_, type_) for type_ in SERVED_TYPES
+    assert [(one.spec.address, one.spec.type, one.spec.protocols) for one in addresses] == [
+        *((type_, type_, None) for type_ in SERVED_TYPES),
+        ("#", "topic", ("mqtt",)),
     ]
 
 
@@ -28,7 +29,7 @@ async def test_the_defaults_pass_the_admission(types: Sequence[str]) -> None:
     store = MemoryStore(TestClock())
     admission = Admission(store, exposed=False, served=types)
     await admission.apply(default_resources(types))
-    assert len(store.list("Address")) == len(types)
+    assert len(store.list("Address")) == len(types) + 1
 
 
 async def test_default_space_is_added_for_resources_that_need_it() -> None:

@@ -142,7 +142,7 @@ async def test_unimplemented_settings_are_reported_and_the_space_is_ready(
         space(
             endpoints=[
                 endpoint(expose=route(None)),
-                {"name": "mqtt", "service": "mqtt"},
+                {"name": "console", "service": "console"},
                 endpoint(
                     "balanced",
                     expose={
@@ -167,7 +167,7 @@ async def test_unimplemented_settings_are_reported_and_the_space_is_ready(
     assert told.status.is_ready
     for kind, words in (
         ("EndpointsExposed", "set routeHost"),
-        ("EndpointsExposed", "service mqtt is not available"),
+        ("EndpointsExposed", "service console is not available"),
         ("EndpointsExposed", "loadBalancerSourceRanges are stored but not implemented"),
         ("NetworkPolicyEnforced", "firewall"),
         ("ConnectorsReady", "not implemented"),

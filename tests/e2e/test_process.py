@@ -56,7 +56,8 @@ def test_signal_ends_the_process_cleanly(tmp_path: Path, number: signal.Signals)
 
 
 def test_only_enabled_listeners_are_open(tmp_path: Path) -> None:
-    off = [part for name in ("amqps", "ws", "wss", "https") for part in (f"--{name}-port", "off")]
+    names = ("amqps", "ws", "wss", "mqtt", "mqtts", "https")
+    off = [part for name in names for part in (f"--{name}-port", "off")]
     with running(tmp_path, *off) as up:
         assert set(up.endpoints) == {"amqp", "http"}
 

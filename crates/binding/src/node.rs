@@ -31,8 +31,9 @@ impl Node {
 
     #[pyo3(signature = (kind, host, port, tls_json=None))]
     fn listen(&self, py: Python<'_>, kind: &str, host: String, port: u16, tls_json: Option<&str>) -> PyResult<u16> {
-        let kind = ListenerKind::parse(kind)
-            .ok_or_else(|| invalid(format!("{kind:?} is not a kind of listener: use amqp, amqps, ws or wss")))?;
+        let kind = ListenerKind::parse(kind).ok_or_else(|| {
+            invalid(format!("{kind:?} is not a kind of listener: use amqp, amqps, ws, wss, mqtt or mqtts"))
+        })?;
         let tls = tls_json
             .map(serde_json::from_str::<TlsFiles>)
             .transpose()

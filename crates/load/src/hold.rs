@@ -269,7 +269,7 @@ pub(super) fn connect(
 
 /// Raises the soft limit of open files to the hard one, because every connection needs a file. An
 /// error is ignored: it shows when files run out.
-fn raise_file_limit() {
+pub(super) fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);

@@ -10,6 +10,7 @@
 mod connection;
 mod hold;
 mod machine;
+mod mqtt;
 mod options;
 mod receiver;
 mod report;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+pub use mqtt::{MqttOptions, run as run_mqtt};
 pub use options::{BODY_MIN, Link, Mode, Options};
 
 use enmasse_client::Error;

@@ -229,7 +229,7 @@ impl Options {
     }
 }
 
-fn text(field: &mut String, value: &str) -> Result<(), &'static str> {
+pub(super) fn text(field: &mut String, value: &str) -> Result<(), &'static str> {
     value.clone_into(field);
     Ok(())
 }
@@ -244,18 +244,18 @@ fn file(field: &mut Option<PathBuf>, value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn flag(field: &mut bool, value: &str) -> Result<(), &'static str> {
+pub(super) fn flag(field: &mut bool, value: &str) -> Result<(), &'static str> {
     *field = value.parse().map_err(|_| "true or false")?;
     Ok(())
 }
 
-fn number(field: &mut u32, value: &str, least: u32) -> Result<(), &'static str> {
+pub(super) fn number(field: &mut u32, value: &str, least: u32) -> Result<(), &'static str> {
     let wanted = if least == 0 { "a whole number" } else { "a whole number of at least 1" };
     *field = value.parse().ok().filter(|number| *number >= least).ok_or(wanted)?;
     Ok(())
 }
 
-fn seconds(field: &mut Duration, value: &str) -> Result<(), &'static str> {
+pub(super) fn seconds(field: &mut Duration, value: &str) -> Result<(), &'static str> {
     let wanted = "a number of seconds, up to a day";
     let seconds: f64 = value.parse().map_err(|_| wanted)?;
     if !(0.0..=86_400.0).contains(&seconds) {

@@ -201,10 +201,10 @@ impl Acceptor {
                     }
                     config
                 });
-                let web_socket = one.kind.is_web_socket();
+                let protocol = (one.kind.protocol(), one.kind.is_web_socket());
                 let half_open = Some(&one.half_open);
                 let accepted_socket =
-                    self.shared.count_connection(Stream::Tcp(stream), Some(peer), tls, web_socket, half_open);
+                    self.shared.count_connection(Stream::Tcp(stream), Some(peer), tls, protocol, half_open);
                 accepted_socket.map_or_else(|| self.refuse_connection(peer), AcceptOutcome::AcceptedSocket)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use aws_lc_rs::digest;
 use enmasse_journal::log::{self, GROUP_BYTES_MAX};
 use enmasse_router::core::SETTLE_TIMEOUT_MS;
-use enmasse_router::shard::OUTPUT_HIGH_BYTES;
+use enmasse_router::shard::{OUTPUT_HIGH_BYTES, Protocol};
 use enmasse_router::table::LINK_CAPACITY_MAX;
 use serde::Deserialize;
 
@@ -205,10 +205,14 @@ pub enum ListenerKind {
     Amqp,
     /// AMQP over TLS
     Amqps,
-    /// AMQP over WebSocket
+    /// AMQP or MQTT over WebSocket
     Ws,
-    /// AMQP over WebSocket over TLS
+    /// AMQP or MQTT over WebSocket over TLS
     Wss,
+    /// MQTT over TCP
+    Mqtt,
+    /// MQTT over TLS
+    Mqtts,
 }
 
 impl ListenerKind {
@@ -220,6 +224,8 @@ impl ListenerKind {
             "amqps" => Some(Self::Amqps),
             "ws" => Some(Self::Ws),
             "wss" => Some(Self::Wss),
+            "mqtt" => Some(Self::Mqtt),
+            "mqtts" => Some(Self::Mqtts),
             _ => None,
         }
     }
@@ -227,7 +233,13 @@ impl ListenerKind {
     /// Whether it uses TLS.
     #[must_use]
     pub fn is_secure(self) -> bool {
-        matches!(self, Self::Amqps | Self::Wss)
+        matches!(self, Self::Amqps | Self::Wss | Self::Mqtts)
+    }
+
+    /// The protocol of its clients. Those of a WebSocket choose theirs by subprotocol.
+    #[must_use]
+    pub fn protocol(self) -> Protocol {
+        if matches!(self, Self::Mqtt | Self::Mqtts) { Protocol::Mqtt } else { Protocol::Amqp }
     }
 
     /// Whether a WebSocket carries the bytes.

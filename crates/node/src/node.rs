@@ -14,7 +14,7 @@ use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
 use enmasse_router::core::{QueueNumbers, ReceiveBudget};
-use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, RecoveredQueues, Shard};
+use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Protocol, RecoveredQueues, Shard};
 use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
@@ -325,7 +325,8 @@ impl Node {
         let (theirs, ours) = UnixStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
         let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut accepted_socket = self.shared.count_connection(stream, None, None, false, None).ok_or_else(full)?;
+        let mut accepted_socket =
+            self.shared.count_connection(stream, None, None, (Protocol::Amqp, false), None).ok_or_else(full)?;
         accepted_socket.vouched = Some((space.to_owned(), user.map(str::to_owned)));
         let worker = accepted_socket.id as usize % self.shared.mailboxes.len();
         self.shared.mailboxes[worker].post([Command::Serve(accepted_socket)]);
@@ -470,8 +471,13 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         ],
         ..Config::default()
     };
+    let mqtt = enmasse_mqtt::connection::Config {
+        handshake_ms: limits.handshake_timeout_ms.min(u64::from(u32::MAX)) as u32,
+        ..enmasse_mqtt::connection::Config::default()
+    };
     shard::Shared {
         connection: Arc::new(connection),
+        mqtt: Arc::new(mqtt),
         dynamic: DynamicNodes::default(),
         link_names: LinkNames::default(),
         loads: (0..count).map(|_| Load::default()).collect(),

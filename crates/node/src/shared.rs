@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use enmasse_amqp::time::Time;
+use enmasse_router::shard::Protocol;
 use rustls::ServerConfig;
 
 use crate::checks::{Checker, Host};
@@ -71,7 +72,7 @@ impl Shared {
         stream: Stream,
         peer: Option<SocketAddr>,
         tls: Option<Arc<ServerConfig>>,
-        web_socket: bool,
+        (protocol, web_socket): (Protocol, bool),
         half_open: Option<&Arc<HalfOpen>>,
     ) -> Option<AcceptedSocket> {
         let host = peer.map(|peer| Host::of(Some(peer)));
@@ -79,7 +80,7 @@ impl Shared {
         let claim = self.connection_limits.claim(host, at)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let web_socket = web_socket.then(|| Arc::clone(&self.web_access));
-        Some(AcceptedSocket { id, stream, peer, tls, web_socket, vouched: None, claim })
+        Some(AcceptedSocket { id, stream, peer, tls, protocol, web_socket, vouched: None, claim })
     }
 }
 

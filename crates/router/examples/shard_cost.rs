@@ -214,6 +214,7 @@ impl Bench {
         let shared = Shared {
             connection: Arc::new(Config::default()),
             dynamic: DynamicNodes::default(),
+            mqtt: Arc::default(),
             link_names: LinkNames::default(),
             loads: vec![Load::default()],
             link_capacity: 1000,

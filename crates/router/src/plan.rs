@@ -50,6 +50,23 @@ pub struct Space {
     /// only sessions within this process may connect, and no metrics show it
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
+    /// what it keeps for clients of MQTT; omitted: neither retained messages nor sessions
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mqtt: Option<MqttStorage>,
+}
+
+/// Bounds of what a space keeps for clients of MQTT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct MqttStorage {
+    /// most retained messages, one for each topic
+    pub retained_messages: u64,
+    /// most bytes of retained messages
+    pub retained_bytes: u64,
+    /// most sessions that outlive their connections
+    pub sessions: u64,
+    /// longest time that a session is kept without a connection, in seconds
+    pub session_expiry_s: u32,
 }
 
 /// The authentication of a space.
@@ -229,6 +246,20 @@ pub struct Address {
     /// the distribution of messages with one `group-id`; default: [`Groups::Sticky`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
+    /// the protocols whose clients may use it; to those of others it does not exist. Default: all
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocols: Option<Vec<Protocol>>,
+}
+
+/// A protocol of clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Protocol {
+    /// AMQP 1.0
+    #[default]
+    Amqp,
+    /// MQTT 3.1, 3.1.1 or 5.0
+    Mqtt,
 }
 
 impl Address {
@@ -252,6 +283,7 @@ impl Address {
             last_value_key: None,
             single_active_consumer: None,
             groups: None,
+            protocols: None,
         }
     }
 }

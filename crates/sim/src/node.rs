@@ -115,6 +115,7 @@ impl Node {
         let shared = Arc::new(Shared {
             connection: Arc::clone(&scenario.server),
             dynamic: DynamicNodes::default(),
+            mqtt: Arc::default(),
             link_names: LinkNames::default(),
             loads: (0..scenario.shards).map(|_| Load::default()).collect(),
             link_capacity: scenario.link_capacity,

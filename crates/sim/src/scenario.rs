@@ -229,6 +229,7 @@ impl Scenario {
             addresses: addresses.collect(),
             auto_create: Vec::new(),
             internal: false,
+            mqtt: None,
         }
     }
 }

@@ -193,13 +193,19 @@ class Settings(BaseModel):
     """AMQP 1.0 over TLS. The port registered for AMQP over TLS."""
 
     ws_port: Port = 8081
-    """AMQP 1.0 over WebSocket."""
+    """AMQP 1.0 or MQTT over WebSocket."""
 
     wss_port: Port = 8443
-    """AMQP 1.0 over WebSocket over TLS."""
+    """AMQP 1.0 or MQTT over WebSocket over TLS."""
+
+    mqtt_port: Port = 1883
+    """MQTT 3.1, 3.1.1 and 5.0 over TCP. The port registered for MQTT."""
+
+    mqtts_port: Port = 8883
+    """MQTT over TLS. The port registered for MQTT over TLS."""
 
     ws_origins: Annotated[str, AfterValidator(_origins)] = ""
-    """Comma-separated origins of web pages that may use AMQP over WebSocket, besides the platform's
+    """Comma-separated origins of web pages that may use WebSocket, besides the platform's
     own and those of route hosts; `*` allows any.
     """
 

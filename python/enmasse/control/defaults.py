@@ -11,7 +11,7 @@ from enmasse.resources import (
     Namespace,
     Resource,
 )
-from enmasse.resources.address import SERVED_TYPES, AddressMetadata
+from enmasse.resources.address import OPEN_NAME_SPACE, SERVED_TYPES, AddressMetadata
 from enmasse.resources.address_space import AddressSpaceMetadata
 from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION
 from enmasse.store import Store
@@ -20,8 +20,11 @@ DEFAULT_SPACE = FIRST_DEFAULT[1]
 
 
 def default_resources(types: Sequence[str] = SERVED_TYPES) -> list[Resource]:
-    """Return the space `default` with one address per type, named after its type."""
-    return [_default_space(), *(_default_address(type_) for type_ in types)]
+    """Return the space `default` with one address per type, named after its type.
+
+    For MQTT its whole name space is open, as on a plain MQTT broker.
+    """
+    return [_default_space(), *(_default_address(type_) for type_ in types), _open_to_mqtt()]
 
 
 def with_default_space(resources: Sequence[Resource], store: Store) -> list[Resource]:
@@ -65,6 +68,13 @@ def _default_space() -> AddressSpace:
     return AddressSpace(
         metadata=AddressSpaceMetadata(name=DEFAULT_SPACE),
         spec=AddressSpaceSpec(type="standard"),
+    )
+
+
+def _open_to_mqtt() -> Address:
+    return Address(
+        metadata=AddressMetadata(name=f"{DEFAULT_SPACE}.mqtt"),
+        spec=AddressSpec(type="topic", address=OPEN_NAME_SPACE, protocols=("mqtt",)),
     )
 
 

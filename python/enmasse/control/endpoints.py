@@ -24,7 +24,10 @@ NETWORK_POLICY, CONNECTORS = "NetworkPolicyEnforced", "ConnectorsReady"
 PORTS = {"amqps": "amqps", "amqp": "amqp", "amqp-wss": "wss", "amqp-ws": "ws"}
 """Ports of the service `messaging`, with their listeners."""
 
-_ROUTED = {"amqps": "amqps", "https": "wss"}
+MQTT_PORTS = {"secure-mqtt": "mqtts", "mqtt": "mqtt"}
+"""Ports of the service `mqtt`, with their listeners."""
+
+_ROUTED = {"amqps": "amqps", "https": "wss", "secure-mqtt": "mqtts"}
 """Target ports of a route, with their listeners."""
 
 DEFAULTS = (
@@ -92,10 +95,11 @@ def with_endpoints(
 
 
 def endpoints_of(space: AddressSpace) -> list[Endpoint]:
-    """Return the messaging endpoints of a space: the declared ones, and default ones that none of
-    them replaces.
+    """Return the served endpoints of a space: the declared ones, and default ones of the service
+    `messaging` that none of them replaces.
     """
-    declared = [one for one in space.spec.endpoints if one.service == "messaging"]
+    served = [one for one in space.spec.endpoints if one.service in ("messaging", "mqtt")]
+    declared = [one for one in served if one.service == "messaging"]
     by_socket = [one for one in declared if one.expose and _leads_to_socket(one)]
     covered = {
         "messaging": len(declared) > len(by_socket),
@@ -103,7 +107,7 @@ def endpoints_of(space: AddressSpace) -> list[Endpoint]:
     }
     names = {one.name for one in space.spec.endpoints}
     added = [one for one in DEFAULTS if not covered[one.name] and one.name not in names]
-    return [*declared, *added]
+    return [*served, *added]
 
 
 def _leads_to_socket(endpoint: Endpoint) -> bool:
@@ -118,11 +122,6 @@ def endpoint_statuses(
 ) -> tuple[EndpointStatus, ...]:
     """Return hosts, ports and certificates of the endpoints of a space."""
     trusted, chains = (shown.trusted, shown.chains) if shown else ("", {})
-    service = tuple(
-        NamedPort(name=name, port=place.ports[kind])
-        for name, kind in PORTS.items()
-        if kind in place.ports
-    )
     found = []
     for endpoint in endpoints_of(space):
         host, ports = _outside(endpoint, place)
@@ -132,12 +131,20 @@ def endpoint_statuses(
                 name=endpoint.name,
                 cert=_encoded(cert) if cert else None,
                 service_host=place.host,
-                service_ports=service,
+                service_ports=tuple(
+                    NamedPort(name=name, port=place.ports[kind])
+                    for name, kind in _ports_of(endpoint).items()
+                    if kind in place.ports
+                ),
                 external_host=host,
                 external_ports=ports,
             )
         )
     return tuple(found)
+
+
+def _ports_of(endpoint: Endpoint) -> Mapping[str, str]:
+    return MQTT_PORTS if endpoint.service == "mqtt" else PORTS
 
 
 def _outside(
@@ -155,8 +162,9 @@ def _outside(
         return expose.route_host, (NamedPort(name=name, port=place.ports[kind]),)
     if is_loopback(place.host):
         return None, ()
-    names = (name for name in expose.load_balancer_ports if PORTS.get(name) in place.ports)
-    ports = tuple(NamedPort(name=name, port=place.ports[PORTS[name]]) for name in names)
+    known = _ports_of(endpoint)
+    names = (name for name in expose.load_balancer_ports if known.get(name) in place.ports)
+    ports = tuple(NamedPort(name=name, port=place.ports[known[name]]) for name in names)
     return (place.host, ports) if ports else (None, ())
 
 
@@ -202,7 +210,7 @@ def _certificate_condition(shown: Choice) -> ConditionUpdate:
 def _exposed_condition(space: AddressSpace, place: PlatformListeners) -> ConditionUpdate | None:
     undone = []
     for endpoint in space.spec.endpoints:
-        if endpoint.service != "messaging":
+        if endpoint.service == "console":
             undone.append(f"{endpoint.name}: service {endpoint.service} is not available")
             continue
         expose = endpoint.expose

@@ -160,6 +160,22 @@ class SpaceLimits(Model):
         return {name: one for name, one in serialize(self).items() if name in always or one}
 
 
+class MqttStorage(Model):
+    """Bounds of what a space keeps for clients of MQTT."""
+
+    retained_messages: U64 = 100_000
+    """Maximum retained messages, one for each topic."""
+
+    retained_bytes: U64 = 256 * 1024 * 1024
+    """Maximum bytes of retained messages."""
+
+    sessions: U64 = 10_000
+    """Maximum sessions that outlive their connections."""
+
+    session_expiry_s: U32 = 7 * 24 * 3600
+    """Longest time in seconds that a session is kept without a connection."""
+
+
 class PlannedSpace(Model):
     """One address space: `names` has the short name, host names of endpoints and, last, the full
     name.
@@ -177,9 +193,12 @@ class PlannedSpace(Model):
     internal: bool = False
     """Only sessions inside the node's process may enter."""
 
+    mqtt: MqttStorage | None = None
+    """What it keeps for clients of MQTT; None: neither retained messages nor sessions."""
+
     @model_serializer(mode="wrap")
     def _without_absent(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        optional = ("autoCreate", "internal")
+        optional = ("autoCreate", "internal", "mqtt")
         return {name: one for name, one in serialize(self).items() if name not in optional or one}
 
     @cached_property

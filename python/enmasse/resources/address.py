@@ -238,6 +238,13 @@ class NodeSettings(Model):
     groups: Literal["none", "sticky", "perKey"] | None = None
     """Handling of messages with the same group-id: none, the same consumer, or their order only."""
 
+    protocols: (
+        Annotated[tuple[Literal["amqp", "mqtt"], ...], Field(min_length=1, max_length=2)] | None
+    ) = None
+    """Protocols whose clients may use the address; to those of others it does not exist. Default:
+    all.
+    """
+
 
 class AddressSpec(NodeSettings, _AddressSpec):
     """Specification of an address. Fields that its type does not support are refused."""

@@ -38,7 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "groups": ("queue", "subscription"),
     "forwarders": ("queue", "subscription"),
 }
-"""Types that support a field; type, address and plan apply to all."""
+"""Types that support a field; type, address, plan and protocols apply to all."""
 
 NOT_ON_STREAMS = (
     "deadletter",

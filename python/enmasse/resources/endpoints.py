@@ -113,7 +113,7 @@ class Endpoint(Model):
     """Name, unique in the space."""
 
     service: Literal["messaging", "mqtt", "console"]
-    """The service of the endpoint. Only messaging is served."""
+    """The service of the endpoint: messaging and mqtt are served."""
 
     cert: EndpointCertificate | None = None
     """Its certificate."""

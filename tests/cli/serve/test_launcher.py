@@ -30,7 +30,17 @@ from enmasse.cli.serve.launcher import Endpoint, Ready, serve
 from enmasse.client import connect
 
 OFF: dict[str, Any] = dict.fromkeys(
-    ("amqp_port", "amqps_port", "ws_port", "wss_port", "http_port", "https_port"), "off"
+    (
+        "amqp_port",
+        "amqps_port",
+        "ws_port",
+        "wss_port",
+        "mqtt_port",
+        "mqtts_port",
+        "http_port",
+        "https_port",
+    ),
+    "off",
 )
 FREE: dict[str, Any] = dict.fromkeys(OFF, 0)
 
@@ -52,7 +62,7 @@ CLOSED = "type: standard, authenticationService: {name: standard}"
 
 SERVED = [
     f"default.{type_}"
-    for type_ in ("anycast", "deadletter", "multicast", "queue", "subscription", "topic")
+    for type_ in ("anycast", "deadletter", "mqtt", "multicast", "queue", "subscription", "topic")
 ]
 """The addresses of a first start."""
 
@@ -128,7 +138,16 @@ def test_missing_database_driver_is_reported_with_a_remedy(
 
 async def test_first_start_declares_a_space_and_an_address_of_each_type(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **FREE)) as ready:
-        assert list(ready.endpoints) == ["amqp", "amqps", "ws", "wss", "http", "https"]
+        assert list(ready.endpoints) == [
+            "amqp",
+            "amqps",
+            "ws",
+            "wss",
+            "mqtt",
+            "mqtts",
+            "http",
+            "https",
+        ]
         assert ready.document()["pid"] == os.getpid()
         assert await names(tmp_path, "addressspaces") == ["default"]
         assert await names(tmp_path) == SERVED
@@ -243,9 +262,7 @@ async def test_start_raises_the_soft_limit_of_open_files(tmp_path: Path) -> None
         assert soft == hard
 
 
-@pytest.mark.parametrize(
-    "name", ["amqp_port", "amqps_port", "ws_port", "wss_port", "http_port", "https_port"]
-)
+@pytest.mark.parametrize("name", list(OFF))
 def test_start_on_a_used_tcp_port_fails_and_releases_resources(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -10,6 +10,7 @@ mod websocket;
 
 use std::sync::Arc;
 
+use enmasse_router::shard::Protocol;
 use rustls::ServerConfig;
 
 use self::tls::Tls;
@@ -39,6 +40,8 @@ pub(crate) struct HandshakeResult {
     pub(crate) server_name: Option<String>,
     /// common name of the client certificate that was checked
     pub(crate) subject: Option<String>,
+    /// the subprotocol of its WebSocket is MQTT
+    pub(crate) mqtt: bool,
 }
 
 /// The layers around one connection's bytes.
@@ -127,10 +130,12 @@ impl Wrapping {
         if self.web_socket.as_ref().is_some_and(|web_socket| !web_socket.is_open()) {
             return None;
         }
-        match &self.tls {
-            Some(tls) => tls.handshake_result(),
-            None => Some(HandshakeResult::default()),
-        }
+        let mqtt = self.web_socket.as_ref().is_some_and(|web_socket| web_socket.carries_mqtt());
+        let result = match &self.tls {
+            Some(tls) => tls.handshake_result()?,
+            None => HandshakeResult::default(),
+        };
+        Some(HandshakeResult { mqtt, ..result })
     }
 
     /// Whether the peer has ended its direction in the protocol of a layer (close-notify, close
@@ -140,12 +145,14 @@ impl Wrapping {
             || self.web_socket.as_ref().is_some_and(|web_socket| web_socket.is_ended())
     }
 
-    /// Its name in listings and events: `amqp`, `amqps`, `ws` or `wss`.
-    pub(crate) fn name(&self) -> &'static str {
+    /// Its name in listings and events: `amqp`, `amqps`, `mqtt`, `mqtts`, `ws` or `wss`.
+    pub(crate) fn name(&self, protocol: Protocol) -> &'static str {
         match (&self.tls, &self.web_socket) {
+            (Some(_), None) if protocol == Protocol::Mqtt => "mqtts",
             (Some(_), None) => "amqps",
             (None, Some(_)) => "ws",
             (Some(_), Some(_)) => "wss",
+            (None, None) if protocol == Protocol::Mqtt => "mqtt",
             (None, None) => "amqp",
         }
     }

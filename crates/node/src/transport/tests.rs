@@ -114,7 +114,7 @@ fn tls_1_2_and_1_3_carry_bytes_both_ways_at_any_read_size() {
             let reported = server.handshake_result().unwrap();
             assert_eq!(
                 reported,
-                HandshakeResult { secure: true, server_name: Some("localhost".to_owned()), subject: None }
+                HandshakeResult { secure: true, server_name: Some("localhost".to_owned()), subject: None, mqtt: false }
             );
             let question: Vec<u8> = (0..60_000u32).map(|n| n as u8).collect();
             client.writer().write_all(&question).unwrap();

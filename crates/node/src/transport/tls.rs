@@ -79,6 +79,7 @@ impl Tls {
             secure: true,
             server_name: self.session.server_name().map(str::to_owned),
             subject: certificate.and_then(|certificate| common_name(certificate)),
+            mqtt: false,
         })
     }
 

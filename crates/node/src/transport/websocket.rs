@@ -1,4 +1,5 @@
-//! AMQP over WebSocket (RFC 6455; the OASIS binding draft, 2.1): the server's side.
+//! AMQP and MQTT over WebSocket (RFC 6455; the OASIS binding draft of AMQP, 2.1; MQTT 5.0, 6): the
+//! server's side.
 //!
 //! tungstenite parses and writes the request, its response and the frame headers. Payloads are
 //! passed on as they arrive and never collected into messages, so a connection buffers at most one
@@ -37,6 +38,8 @@ const HEADER_BYTES_MAX: usize = 14;
 /// Subprotocols that carry AMQP 1.0: the binding's, its first draft's, and the one of generic
 /// clients.
 const SUBPROTOCOLS: [&str; 3] = ["amqp", "AMQPWSB10", "binary"];
+/// The subprotocols of MQTT: that of the standard (MQTT 5.0, 6), and the one of clients of MQTT 3.1.
+const MQTT_SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 
 /// The kind of the next bytes.
 #[derive(Debug)]
@@ -59,6 +62,8 @@ pub(super) struct WebSocket {
     state: State,
     /// the upgrade was granted
     open: bool,
+    /// the subprotocol in use is MQTT
+    mqtt: bool,
     /// a message of several frames is in progress
     fragmented: bool,
     /// our close frame was sent
@@ -68,11 +73,15 @@ pub(super) struct WebSocket {
 impl WebSocket {
     pub(super) fn server(access: Arc<WebAccess>, secure: bool) -> Self {
         let state = State::Upgrade(Vec::new());
-        Self { access: Some((access, secure)), state, open: false, fragmented: false, closed: false }
+        Self { access: Some((access, secure)), state, open: false, mqtt: false, fragmented: false, closed: false }
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.open
+    }
+
+    pub(super) fn carries_mqtt(&self) -> bool {
+        self.mqtt
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -139,6 +148,8 @@ impl WebSocket {
         match answer {
             Ok(None) => Ok(held.len() - before),
             Ok(Some((length, response))) => {
+                let chosen = response.headers().get(SEC_WEBSOCKET_PROTOCOL).and_then(|name| name.to_str().ok());
+                self.mqtt = chosen.is_some_and(|name| is_one_of(&MQTT_SUBPROTOCOLS, name));
                 // All headers of our response are text, so writing it cannot fail.
                 let _ = write_response(&mut *wire, &response);
                 self.state = State::Frame(Vec::new());
@@ -176,7 +187,7 @@ impl WebSocket {
             OpCode::Data(kind) => {
                 let expected = if self.fragmented { Data::Continue } else { Data::Binary };
                 if kind == Data::Text {
-                    return self.break_off(CloseCode::Unsupported, "text, where AMQP is binary", wire);
+                    return self.break_off(CloseCode::Unsupported, "text, where AMQP and MQTT are binary", wire);
                 }
                 if kind != expected || length > i64::MAX as u64 {
                     return self.break_off(CloseCode::Protocol, "an unexpected frame", wire);
@@ -258,11 +269,15 @@ fn answer(request: &Request, access: Option<&(Arc<WebAccess>, bool)>) -> Result<
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(str::trim)
-        .find_map(|name| SUBPROTOCOLS.into_iter().find(|ours| ours.eq_ignore_ascii_case(name)).map(|_| name))
+        .find(|name| is_one_of(&SUBPROTOCOLS, name) || is_one_of(&MQTT_SUBPROTOCOLS, name))
         .and_then(|name| HeaderValue::from_str(name).ok())
-        .ok_or_else(|| Refusal::bad("none of the subprotocols amqp, AMQPWSB10, binary is offered"))?;
+        .ok_or_else(|| Refusal::bad("none of the subprotocols amqp, AMQPWSB10, binary, mqtt, mqttv3.1 is offered"))?;
     response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
     Ok(response)
+}
+
+fn is_one_of(subprotocols: &[&str], name: &str) -> bool {
+    subprotocols.iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
 fn refuse(status: &str, reason: &str, wire: &mut Vec<u8>) {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
-use enmasse_router::shard::{ConnId, Peer};
+use enmasse_router::shard::{ConnId, Peer, Protocol};
 use rustls::ServerConfig;
 
 use super::read_scheduler::{ReadGroup, ReadScheduler};
@@ -23,6 +23,8 @@ pub(crate) struct AcceptedSocket {
     /// `None`: in this process
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// that of the listener
+    pub(crate) protocol: Protocol,
     /// the rules for web pages, if it speaks WebSocket
     pub(crate) web_socket: Option<Arc<WebAccess>>,
     /// in this process: space and user, which the caller has authenticated
@@ -92,6 +94,7 @@ pub(crate) struct Socket {
 pub(crate) struct ConnectionDetails {
     pub(super) id: u64,
     pub(super) peer: Option<SocketAddr>,
+    pub(super) protocol: Protocol,
     pub(super) vouched: Option<(String, Option<String>)>,
     pub(super) container: Option<Box<str>>,
     /// bytes of pending output that are already traced; `None`: no trace
@@ -101,7 +104,7 @@ pub(crate) struct ConnectionDetails {
 
 impl Socket {
     pub(super) fn new(accepted_socket: AcceptedSocket, deadline: Time) -> Result<Self, TransportError> {
-        let AcceptedSocket { id, stream, peer, tls, web_socket, vouched, claim } = accepted_socket;
+        let AcceptedSocket { id, stream, peer, tls, protocol, web_socket, vouched, claim } = accepted_socket;
         let wrapping = if tls.is_some() || web_socket.is_some() {
             Some(Box::new(Wrapping::server(tls, web_socket)?))
         } else {
@@ -112,7 +115,7 @@ impl Socket {
             phase: Phase::Handshaking(deadline),
             wrapping,
             tail: Vec::new(),
-            details: Box::new(ConnectionDetails { id, peer, vouched, container: None, traced: None, claim }),
+            details: Box::new(ConnectionDetails { id, peer, protocol, vouched, container: None, traced: None, claim }),
             timer: Tick::NEVER,
             group: ReadScheduler::UNAUTHENTICATED,
             readable: false,
@@ -130,7 +133,11 @@ impl Socket {
 
     /// The properties of the peer, for the shard.
     pub(super) fn report_handshake(&mut self, handshake_result: HandshakeResult) -> Peer {
+        if handshake_result.mqtt {
+            self.details.protocol = Protocol::Mqtt;
+        }
         Peer {
+            protocol: self.details.protocol,
             server_name: handshake_result.server_name,
             certificate_subject: handshake_result.subject,
             encrypted: handshake_result.secure,
@@ -151,7 +158,8 @@ impl Socket {
     /// The name of its transport in listings and events.
     pub(super) fn transport(&self) -> &'static str {
         match (&self.wrapping, &self.stream) {
-            (Some(wrapping), _) => wrapping.name(),
+            (Some(wrapping), _) => wrapping.name(self.details.protocol),
+            (None, Stream::Tcp(_)) if self.details.protocol == Protocol::Mqtt => "mqtt",
             (None, Stream::Tcp(_)) => "amqp",
             (None, Stream::Unix(_)) => "local",
         }

@@ -83,7 +83,7 @@ pub use queue::{
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
 pub use role::{AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled};
 pub use stats::AddressStats;
-pub use storage::{Answer, Damaged, Digests, Read, subscription_of};
+pub use storage::{Answer, Damaged, Digests, LAST_VALUE_OF_TO, Read, subscription_of};
 pub use stream::Stream;
 pub use topic::OpenTopic;
 pub use transactions::{TRANSACTION_MESSAGES, rolled_back};

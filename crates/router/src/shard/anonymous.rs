@@ -5,6 +5,8 @@
 //! but not before all messages sent through it have outcomes. Its attachment stays until its home
 //! has confirmed, because outcomes open the link's window.
 
+use std::sync::Arc;
+
 use enmasse_amqp::codec::scan::{self, Broken};
 use enmasse_amqp::connection::{Incoming, LinkId};
 use enmasse_amqp::types::{Error, condition};
@@ -16,6 +18,7 @@ use super::management::MANAGEMENT;
 use super::{ConnId, Shard};
 use crate::core::{AttachmentId, AttachmentRole, Ending, Hold, ToHome};
 use crate::plan::Operation;
+use crate::table::AddressEntry;
 
 /// Routes of an anonymous link; at this number those without outstanding deliveries are dropped.
 const ROUTES_MAX: usize = 64;
@@ -156,18 +159,26 @@ impl Shard {
         conn.check_right(Operation::Send, to)?;
         let entry = self.find(conn, to).ok_or_else(|| self.unknown(conn, to))?;
         may_be_sent_to(&entry)?;
+        Ok(self.route_at(id, link, to, &entry))
+    }
+
+    /// The route of an anonymous link to an address under a name.
+    pub(super) fn route_at(&mut self, id: ConnId, link: LinkId, to: &str, entry: &Arc<AddressEntry>) -> Route {
+        if let Some(route) = self.anonymous(id, link).and_then(|anonymous| anonymous.routes.get(to).copied()) {
+            return route;
+        }
         self.drop_routes(id, link);
-        let home = self.home_of(&entry);
+        let home = self.home_of(entry);
         let attachment = self.fabric.attachments.insert(id.key, link.0, entry.declared(), home);
         let producer_name = self.anonymous(id, link).and_then(|anonymous| anonymous.producer_name.clone());
         let role =
-            AttachmentRole::Producer { anonymous: true, name: full_name(&entry, to), producer_name, resume: None };
-        self.attach_link(attachment, home, &entry, role);
+            AttachmentRole::Producer { anonymous: true, name: full_name(entry, to), producer_name, resume: None };
+        self.attach_link(attachment, home, entry, role);
         let route = Route { attachment, home };
         if let Some(anonymous) = self.anonymous(id, link) {
             anonymous.routes.insert(to.into(), route);
         }
-        Ok(route)
+        route
     }
 
     /// Drops routes of an anonymous link that has too many. Those with outstanding deliveries stay:

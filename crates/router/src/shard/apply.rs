@@ -24,6 +24,7 @@ impl Shard {
             self.router.delete_address(*key, &deleted(), &mut self.fabric);
         }
         self.retire_at_homes(removed);
+        self.find_absent();
         let conns: Vec<ConnId> = self.fabric.conns.iter().map(|(key, _)| self.id(key as u32)).collect();
         self.apply_to(&conns);
     }
@@ -51,6 +52,7 @@ impl Shard {
         go.into_iter().for_each(|id| self.finish_all(id));
         for id in stay {
             self.widen(id);
+            self.widen_mqtt(id);
             self.reroute(id);
             self.continue_created_attach(id);
         }
@@ -126,7 +128,7 @@ impl Shard {
         }
         let reached = space.resolve_receiver(&wildcard.name).into_iter();
         reached
-            .filter(|entry| !is_attached(entry))
+            .filter(|entry| entry.serves(conn.machine.protocol()) && !is_attached(entry))
             .map(|entry| (Arc::clone(entry), Wildcard::clone(wildcard)))
             .collect()
     }

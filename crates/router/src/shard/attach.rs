@@ -11,6 +11,7 @@ use super::credit_window::CreditWindow;
 use super::errors::{not_found, not_open, short_subscription_name};
 use super::links::full_name;
 use super::management::MANAGEMENT;
+use super::mqtt::MQTT_PREFIX;
 use super::subscribing::{filter, names};
 use super::terminus::{Terminus, check, reply, requested_kind, settle_first};
 use super::terms::{Terms, producer_name};
@@ -19,9 +20,9 @@ use crate::core::{
     AddressKey, AddressKind, AttachmentId, AttachmentRole, Budget, Consuming, Declared, Ending, Filter, OpenQueue,
     OpenTopic, ToHome,
 };
-use crate::plan::Operation;
+use crate::plan::{Operation, Protocol};
 use crate::table::pattern::is_wildcard;
-use crate::table::{AddressEntry, MESSAGE_BYTES_MAX, Space};
+use crate::table::{AddressEntry, MESSAGE_BYTES_MAX, Resolved, Space};
 
 /// The terminus that a link requests.
 enum LinkRequest {
@@ -40,6 +41,9 @@ enum LinkRequest {
 impl Shard {
     /// The peer requests a link.
     pub(super) fn attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) {
+        if self.fabric.conns.get(id.key()).is_some_and(|conn| conn.machine.is_mqtt()) {
+            return self.attach_mqtt(id, link, attach);
+        }
         let outcome = self.try_attach(id, link, attach);
         if let Err((address, error)) = outcome {
             self.refuse_attach(id, link, address.unwrap_or_default(), error);
@@ -74,28 +78,19 @@ impl Shard {
             user: conn.user().map(str::to_owned),
         };
         conn.release_count(link);
+        // The node's own links, such as that to the record of a session, are no links of the client.
+        let is_own = conn.machine.mqtt().is_some_and(|mqtt| mqtt.is_own(link));
         conn.machine.refuse(link, error);
-        self.requests.push_back(Request::Fact { conn: id, fact });
+        if !is_own {
+            self.requests.push_back(Request::Fact { conn: id, fact });
+        }
     }
 
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
         // The number may have belonged to a link that its home has closed.
         self.release_name(id, link);
         let want = check(&attach).and_then(|()| wanted(&attach)).map_err(|error| (None, error))?;
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
-        // The link of a moved connection was already counted on the other shard.
-        conn.release_count(link);
-        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
-        let planned = space.and_then(|space| space.limits().links_per_connection);
-        let most = planned.map_or(LINKS_MAX, |most| LINKS_MAX.min(most as usize));
-        if conn.link_count >= most {
-            let what = format!("this connection has {most} links, its limit: close one or open another connection");
-            return Err((None, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)));
-        }
-        let guard = space.map_or(Ok(None), Space::link).map_err(|error| (None, error))?;
-        if let (Some(guard), Some(conn)) = (guard, self.fabric.conns.get_mut(id.key())) {
-            conn.count_link(link, guard);
-        }
+        self.count_attach(id, link).map_err(|error| (None, error))?;
         match want {
             LinkRequest::Anonymous => {
                 let producer_name = producer_name(&attach).map_err(|error| (None, error))?;
@@ -118,6 +113,28 @@ impl Shard {
         }
     }
 
+    /// Counts a link that attaches.
+    ///
+    /// # Errors
+    /// `amqp:resource-limit-exceeded` at the limit of the connection or of its space.
+    pub(super) fn count_attach(&mut self, id: ConnId, link: LinkId) -> Result<(), Error> {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
+        // The link of a moved connection was already counted on the other shard.
+        conn.release_count(link);
+        let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let planned = space.and_then(|space| space.limits().links_per_connection);
+        let most = planned.map_or(LINKS_MAX, |most| LINKS_MAX.min(most as usize));
+        if conn.link_count >= most {
+            let what = format!("this connection has {most} links, its limit: close one or open another connection");
+            return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+        }
+        let guard = space.map_or(Ok(None), Space::link)?;
+        if let (Some(guard), Some(conn)) = (guard, self.fabric.conns.get_mut(id.key())) {
+            conn.count_link(link, guard);
+        }
+        Ok(())
+    }
+
     fn attach_named(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>, name: &str) -> Result<(), Error> {
         let Some(attach) = self.create_first(id, link, attach, name)? else { return Ok(()) };
         let entries = self.permitted(&self.fabric.conns[id.key()], attach.role, name)?;
@@ -138,7 +155,12 @@ impl Shard {
     }
 
     /// The terms of a link to stored addresses; `None`: no address is stored.
-    fn terms(&self, id: ConnId, attach: &Attach, entries: &[Arc<AddressEntry>]) -> Result<Option<Terms>, Error> {
+    pub(super) fn terms(
+        &self,
+        id: ConnId,
+        attach: &Attach,
+        entries: &[Arc<AddressEntry>],
+    ) -> Result<Option<Terms>, Error> {
         if !entries.iter().any(|entry| entry.kind.stores()) {
             return Ok(None);
         }
@@ -154,7 +176,7 @@ impl Shard {
 
     /// The addresses of a name, if the peer may use them: one, or maybe several for a filter with
     /// wildcards.
-    fn permitted(&self, conn: &Conn, role: Role, name: &str) -> Result<Vec<Arc<AddressEntry>>, Error> {
+    pub(super) fn permitted(&self, conn: &Conn, role: Role, name: &str) -> Result<Vec<Arc<AddressEntry>>, Error> {
         if name.starts_with(DYNAMIC_PREFIX) && role == Role::Receiver {
             if let Some(own) = conn.dynamic.iter().find(|node| *node.entry.name == *name) {
                 return Ok(vec![Arc::clone(&own.entry)]);
@@ -166,7 +188,10 @@ impl Shard {
         conn.check_right(operation, name)?;
         let found = if role == Role::Receiver && is_wildcard(name) {
             let space = conn.access.as_ref().and_then(|(space, _)| self.table.space(*space));
-            space.map_or_else(Vec::new, |space| space.resolve_receiver(name).into_iter().cloned().collect())
+            let protocol = conn.machine.protocol();
+            let served = |entry: &&Arc<AddressEntry>| entry.serves(protocol);
+            let reached = space.map(|space| space.resolve_receiver(name));
+            reached.into_iter().flatten().filter(served).cloned().collect::<Vec<_>>()
         } else {
             self.find(conn, name).into_iter().collect()
         };
@@ -194,7 +219,13 @@ impl Shard {
         if let Some(entry) = self.shared.dynamic.find(*space, name) {
             return Some(entry);
         }
-        self.table.space(*space)?.resolve(name).cloned()
+        let (space, protocol) = (self.table.space(*space)?, conn.machine.protocol());
+        let resolved = match protocol {
+            Protocol::Amqp => space.look_up(name),
+            Protocol::Mqtt => space.look_up_literally(name),
+        };
+        let Resolved::Address(entry) = resolved else { return None };
+        entry.serves(protocol).then(|| Arc::clone(entry))
     }
 
     /// The home of an address; this shard becomes the home if it has none.
@@ -236,7 +267,8 @@ impl Shard {
             },
             _ => Link::Consumer {
                 attachments: places.iter().map(|(attachment, _)| *attachment).collect(),
-                wildcard: is_wildcard(name).then(|| {
+                // A filter of MQTT has a link for each address.
+                wildcard: (is_wildcard(name) && !self.fabric.conns[id.key()].machine.is_mqtt()).then(|| {
                     let consuming = terms.as_ref().map(|terms| terms.consuming.clone()).unwrap_or_default();
                     Box::new(Wildcard { name: name.into(), consuming })
                 }),
@@ -250,7 +282,7 @@ impl Shard {
         conn.set_link(link, state);
         conn.set_resumable(link, resume.is_some());
         let dynamic = name.starts_with(DYNAMIC_PREFIX);
-        if !dynamic && name != MANAGEMENT {
+        if !dynamic && name != MANAGEMENT && !name.starts_with(MQTT_PREFIX) {
             conn.claim(link, name);
         }
         let kind = entries.first().map(|entry| entry.kind);
@@ -281,7 +313,7 @@ impl Shard {
 
     /// Attaches a link without a source (3.5.3), which requests the durable subscription of its
     /// name. The home of the space's stored addresses finds the topic.
-    fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
+    pub(super) fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let shards = self.shared.loads.len() as u16;
         let conn = &mut self.fabric.conns[id.key()];
         let space = conn.access.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;

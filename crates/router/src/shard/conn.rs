@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{AttachReply, Connection, LinkId};
+use enmasse_amqp::connection::{AttachReply, LinkId};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, MessageId, condition};
 use smallvec::SmallVec;
@@ -13,17 +13,21 @@ use super::DYNAMIC_PREFIX;
 use super::credit_window::CreditWindow;
 use super::errors::not_found;
 use super::link_names::{LinkName, Stealing};
+use super::machine::Machine;
+use super::mqtt::Mqtt;
 use super::renewing::Renewal;
 use super::resumable::Resuming;
 use super::traffic::Pacing;
 use super::transactions::{Coordinator, Transaction};
 use crate::core::{AttachmentId, Budget, Consuming};
-use crate::plan::Operation;
+use crate::plan::{Operation, Protocol};
 use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
 
 /// The properties of a peer before its first bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
+    /// that of its listener, or the one its WebSocket selected
+    pub protocol: Protocol,
     /// TLS: the server name the client requested
     pub server_name: Option<String>,
     /// TLS: the subject of a client certificate that was verified
@@ -171,7 +175,7 @@ pub(super) struct ManagementRequest {
 pub(super) type Access = (SpaceKey, Rights);
 
 pub(super) struct Conn {
-    pub(super) machine: Connection,
+    pub(super) machine: Machine,
     /// the SASL exchange, until its outcome
     pub(super) handshake: Option<Box<Handshake>>,
     /// the user; none without SASL
@@ -250,7 +254,7 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(machine: Connection, handshake: Box<Handshake>, authenticated: Authenticated) -> Self {
+    pub(super) fn new(machine: Machine, handshake: Box<Handshake>, authenticated: Authenticated) -> Self {
         Self {
             machine,
             handshake: Some(handshake),
@@ -407,10 +411,14 @@ impl Conn {
         matches!(self.links.get(id as usize), Some(Link::Consumer { attachments, .. }) if attachments.len() > 1)
     }
 
+    /// Whether an attach of it waits for an answer, and later input with it.
+    pub(super) fn waits(&self) -> bool {
+        self.moving.is_some() || self.stealing.is_some() || self.creating.is_some() || self.attaching.is_some()
+    }
+
     /// Whether more bytes may be read from it now.
     pub(super) fn wants_read(&self) -> bool {
-        let waits =
-            self.moving.is_some() || self.stealing.is_some() || self.creating.is_some() || self.attaching.is_some();
+        let waits = self.waits() || self.machine.mqtt().is_some_and(Mqtt::waits);
         !self.finished && !waits && !self.stopped && self.held_bytes < super::HELD_BYTES_MAX
     }
 }

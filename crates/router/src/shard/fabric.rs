@@ -14,6 +14,7 @@ use super::attachments::{Attachment, Attachments};
 use super::batch::CommandBatch;
 use super::conn::{Attaching, Conn, Link};
 use super::credit_window::CreditWindow;
+use super::mqtt::Fate;
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
 use super::transactions::transactional;
@@ -275,6 +276,9 @@ impl Fabric {
         }
         let conn = attachment.conn;
         let Some(state) = self.conns.get_mut(conn as usize) else { return false };
+        if state.machine.is_mqtt() {
+            return self.write_mqtt(consumer, delivery);
+        }
         if state.machine.output().len() > OUTPUT_HIGH_BYTES && !delivery.aborted {
             state.congested = true;
             self.mark_congested(consumer);
@@ -329,6 +333,46 @@ impl Fabric {
             state.congested = true;
             self.partial_deliveries.push(consumer, &Delivery { first: false, payload: rest, ..*delivery });
             self.mark_congested(consumer);
+        }
+        self.mark(conn);
+        true
+    }
+
+    /// As `write`, for a client of MQTT. A packet states its length first, so parts wait in its
+    /// machine.
+    fn write_mqtt(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
+        let Some(attachment) = self.attachments.get_mut(consumer) else { return false };
+        let (conn, link) = (attachment.conn, LinkId(attachment.link));
+        let Some(state) = self.conns.get_mut(conn as usize) else { return false };
+        let Some(mqtt) = state.machine.mqtt_mut() else { return false };
+        let fate = if mqtt.output().len() > OUTPUT_HIGH_BYTES && delivery.first {
+            state.congested = true;
+            None
+        } else {
+            Some(mqtt.send(link, delivery)).filter(|fate| *fate != Fate::NoRoom).or_else(|| {
+                state.starved = true;
+                None
+            })
+        };
+        let Some(fate) = fate else {
+            self.mark_congested(consumer);
+            return false;
+        };
+        attachment.sending = delivery.more && !delivery.aborted;
+        if delivery.first {
+            attachment.dispatched = attachment.dispatched.wrapping_add(1);
+        }
+        state.pacing.carried.count_sent(delivery.first, delivery.payload.len());
+        let nanos = DELIVERY_NANOS + delivery.payload.len() as u64 / 4;
+        let account = if self.work.reading { &mut self.work.nanos } else { &mut state.work_nanos };
+        *account += nanos;
+        if mqtt.needs_credit(link) {
+            self.freed.push((conn, link.0));
+        }
+        match fate {
+            Fate::Done => self.sent_settled.extend(delivery.token),
+            Fate::TooLarge => self.too_large.extend(delivery.token),
+            Fate::Pending | Fate::NoRoom => self.sent_settled.append(&mut mqtt.take_superseded()),
         }
         self.mark(conn);
         true
@@ -460,6 +504,10 @@ impl Fabric {
         else {
             return;
         };
+        if conn.machine.is_mqtt() {
+            // The record of its session, to which it has the right as its user.
+            return;
+        }
         let Some(description) = Description::decode(description) else { return };
         let may = conn.check_right(Operation::Recv, &description.wanted);
         let Some(link) = conn.attaching.as_deref().map(|attaching| attaching.link) else { return };

@@ -85,6 +85,11 @@ impl LinkNames {
         self.part(name).insert(name, holder)
     }
 
+    /// Whether a link has a name.
+    pub(super) fn is_held(&self, name: LinkName) -> bool {
+        self.part(name).contains_key(&name)
+    }
+
     /// Removes a name, if this link still has it.
     pub(super) fn unregister(&self, name: LinkName, holder: LinkHolder) {
         let mut part = self.part(name);

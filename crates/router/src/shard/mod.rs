@@ -27,7 +27,9 @@ mod guesses;
 mod link_names;
 mod links;
 mod login;
+mod machine;
 mod management;
+mod mqtt;
 mod names;
 mod pacing;
 mod partial_deliveries;
@@ -53,6 +55,7 @@ use enmasse_amqp::connection::{Config, Connection, Event};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::Error;
 
+pub use crate::plan::Protocol;
 pub use batch::CommandBatch;
 pub use conn::Peer;
 pub use creating::CREATE_TIMEOUT_MS;
@@ -73,6 +76,7 @@ use departing::{Departing, Departures, ending_by};
 use discharging::Discharges;
 use fabric::Fabric;
 use link_names::LinkTakeover;
+use machine::Machine;
 use work::{ATTACH_NANOS, DELIVERY_NANOS, RELEASE_NANOS, Work};
 
 /// Unwritten output, in bytes, above which a connection is congested: its consumers get no
@@ -106,8 +110,10 @@ pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
 /// State shared by the shards of one node.
 #[derive(Debug)]
 pub struct Shared {
-    /// protocol settings of every connection
+    /// protocol settings of every connection of AMQP
     pub connection: Arc<Config>,
+    /// protocol settings of every connection of MQTT
+    pub mqtt: Arc<enmasse_mqtt::connection::Config>,
     /// the dynamic nodes
     pub dynamic: DynamicNodes,
     /// links by name
@@ -186,6 +192,8 @@ pub struct Shard {
     entropy: Entropy,
     /// buffer for the tokens of one disposition; a field to save the allocation
     settled: Vec<u64>,
+    /// buffer for the sections of one message of MQTT; a field to save the allocation
+    sections: Vec<u8>,
     /// discharges of transactions that were declared here
     discharges: Discharges,
     /// counter of transactions declared here
@@ -196,6 +204,8 @@ pub struct Shard {
     thefts: u64,
     /// counter of attaches that waited for the creation of their address
     creations: u64,
+    /// sessions of MQTT without a connection
+    absent: mqtt::AbsentSessions,
 }
 
 impl Shard {
@@ -219,19 +229,27 @@ impl Shard {
             requests: VecDeque::new(),
             entropy,
             settled: Vec::new(),
+            sections: Vec::new(),
             discharges: Discharges::default(),
             transactions: 0,
             questions: 0,
             thefts: 0,
             creations: 0,
+            absent: mqtt::AbsentSessions::default(),
         }
     }
 
     /// A peer has connected.
     pub fn connect(&mut self, now: Time, peer: &Peer) -> ConnId {
         let (sasl, authenticated, handshake) = self.begin_handshake(peer);
-        let mut machine = Connection::server(Arc::clone(&self.shared.connection), now, sasl);
-        machine.sasl_mechanisms(&handshake.mechanisms());
+        let machine = match peer.protocol {
+            Protocol::Amqp => {
+                let mut machine = Connection::server(Arc::clone(&self.shared.connection), now, sasl);
+                machine.sasl_mechanisms(&handshake.mechanisms());
+                Machine::Amqp(machine)
+            }
+            Protocol::Mqtt => Machine::Mqtt(self.begin_mqtt(now)),
+        };
         let conn = Conn::new(machine, handshake, authenticated);
         self.insert(conn)
     }
@@ -289,6 +307,9 @@ impl Shard {
             conn.machine.set_reading(now, true);
         }
         self.fabric.work = Work { reading: true, nanos: 0 };
+        if self.fabric.conns[id.key()].machine.is_mqtt() {
+            return self.input_mqtt(id, bytes, budget_nanos);
+        }
         let mut rest = bytes;
         let mut paused = false;
         while let Some(conn) = self.fabric.conns.get_mut(id.key()) {
@@ -300,7 +321,8 @@ impl Shard {
                 break;
             }
             // A transfer is used in place: reading a copy of it would wait for the store buffer.
-            let event = conn.machine.poll_event(now, &mut rest);
+            let Machine::Amqp(machine) = &mut conn.machine else { break };
+            let event = machine.poll_event(now, &mut rest);
             if let Some(Event::Transfer(incoming)) = &event {
                 self.fabric.charge(DELIVERY_NANOS);
                 self.incoming(id, incoming);
@@ -391,6 +413,11 @@ impl Shard {
     /// Output of a connection was written and less than `OUTPUT_LOW_BYTES` is left.
     pub fn written(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if let Some(mqtt) = conn.machine.mqtt_mut() {
+            mqtt.written();
+            self.fabric.mark(id.key);
+        }
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if !conn.congested || self.serials[id.key()] != id.serial {
             return;
         }
@@ -402,6 +429,7 @@ impl Shard {
         if !self.knows(id) {
             return;
         }
+        self.transport_closed_mqtt(id);
         self.release_all(id, Ending::Lost);
         self.charge_last_traffic(id);
         let conn = self.fabric.conns.remove(id.key());
@@ -545,8 +573,10 @@ impl Shard {
             self.fabric.update_pacing(now, self.fabric.dirty[index]);
         }
         self.fabric.resume_paced(now);
+        self.visit_absent();
         self.leave_addresses();
         self.router.process_dirty(&mut self.fabric);
+        self.continue_mqtt();
         while self.fabric.has_deferred_work() {
             self.refuse_attaches();
             self.report_pending_outcomes();
@@ -555,6 +585,7 @@ impl Shard {
             self.restart_halted();
             self.answer_questions();
             self.router.process_dirty(&mut self.fabric);
+            self.continue_mqtt();
         }
         self.router.turn(&mut self.fabric);
         for index in 0..self.fabric.dirty.len() {
@@ -624,6 +655,8 @@ impl Shard {
 
     /// The first phase of closing a connection (`departing`); `finish_all` follows the second.
     fn begin_close(&mut self, id: ConnId, error: Error, departing: &mut Vec<Departing>) {
+        self.publish_will(id);
+        self.leave_session(id, None);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         conn.machine.close(Some(error));
         self.fabric.mark(id.key);

@@ -113,6 +113,17 @@ impl Shard {
             return None;
         }
         // The theft is the client's own action, not a failed delivery attempt.
+        if conn.machine.is_mqtt() {
+            // The name is the client id: all of the connection ends (MQTT 5.0, 3.1.4-3).
+            self.publish_will(id);
+            self.leave_session(id, None);
+            if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+                conn.machine.close(Some(stolen()));
+            }
+            self.release_all(id, Ending::ByClient);
+            self.fabric.mark(id.key);
+            return None;
+        }
         let departure = Departure { ending: Ending::ByClient, closed: false, error: Some(stolen()) };
         self.release(id, &[link], &departure);
         None

@@ -9,10 +9,12 @@ use super::{ConnId, Shard};
 use crate::table::Allowance;
 
 impl Shard {
-    /// The latest time of the next turn, so that connections over their limit continue.
+    /// The latest time of the next turn, so that connections over their limit continue, and sessions
+    /// of MQTT without a connection end.
     #[must_use]
     pub fn next_share(&self) -> Option<Time> {
-        self.fabric.paced.first().map(|(due, _)| *due)
+        let paced = self.fabric.paced.first().map(|(due, _)| *due);
+        [paced, self.absent.next()].into_iter().flatten().min()
     }
 
     /// Counts the last traffic of a connection that ends.

@@ -7,6 +7,7 @@ use super::SpaceKey;
 use super::pattern::is_wildcard;
 use super::storage::Storage;
 use crate::core::{AddressKey, AddressKind, Declared};
+use crate::plan::Protocol;
 
 /// Bytes of the name of a declared address.
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 1..=1_024;
@@ -30,6 +31,8 @@ pub struct AddressEntry {
     pub message_size: Option<u64>,
     /// its storage, if it is a stored address
     pub storage: Option<Arc<Storage>>,
+    /// the protocols whose clients may use it; `None`: all
+    pub protocols: Option<Box<[Protocol]>>,
     /// the shard that makes its decisions
     pub home: Home,
 }
@@ -46,6 +49,12 @@ impl AddressEntry {
     #[must_use]
     pub fn covers_below(&self) -> bool {
         matches!(self.kind, AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream)
+    }
+
+    /// Whether clients of a protocol may use it.
+    #[must_use]
+    pub fn serves(&self, protocol: Protocol) -> bool {
+        self.protocols.as_ref().is_none_or(|served| served.contains(&protocol))
     }
 
     /// An address that no plan declares: a dynamic node, which lives on shard `home`.
@@ -67,6 +76,7 @@ impl AddressEntry {
             link_capacity,
             message_size: None,
             storage: None,
+            protocols: None,
             home: Home(Arc::new(AtomicU16::new(home))),
         }
     }
@@ -76,6 +86,7 @@ impl AddressEntry {
         self.link_capacity == other.link_capacity
             && self.message_size == other.message_size
             && self.storage == other.storage
+            && self.protocols == other.protocols
     }
 }
 

@@ -13,12 +13,13 @@ use super::dummy_credentials::DummyCredentials;
 use super::pace::Pace;
 use super::pattern::Pattern;
 use super::rights::Rights;
-use super::space::{Authentication, Space};
+use super::space::{Authentication, MqttStore, Space};
 use super::storage::{MESSAGE_BYTES_MAX, Storage};
 use super::usage::Usage;
 use super::user::User;
 use super::{AddressEntry, AddressKey, AddressKind, Home, NextKeys, SpaceKey, Table};
-use crate::plan::{self, AddressType, AuthenticationType, OnFull, Plan};
+use crate::core::LAST_VALUE_OF_TO;
+use crate::plan::{self, AddressLimits, AddressType, AuthenticationType, OnFull, Plan};
 
 /// Most credit that an address may give to one link.
 pub const LINK_CAPACITY_MAX: u32 = 100_000;
@@ -125,7 +126,7 @@ fn lower(name: &str) -> Box<str> {
 fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &mut NextKeys) -> Checked<Space> {
     let key = known.map_or_else(|| SpaceKey(take(&mut next.space)), Space::key);
     let earlier: HashMap<&str, &Arc<AddressEntry>> =
-        known.iter().flat_map(|space| space.addresses()).map(|entry| (&*entry.uid, entry)).collect();
+        known.iter().flat_map(|space| space.all_addresses()).map(|entry| (&*entry.uid, entry)).collect();
     let mut addresses: BTreeMap<Arc<str>, Arc<AddressEntry>> = BTreeMap::new();
     let mut uids = HashSet::with_capacity(space.addresses.len());
     for (place, address) in space.addresses.iter().enumerate() {
@@ -148,6 +149,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     });
     let subscriptions = subscriptions.collect();
     let levels_max = covering.keys().map(|name| name.split('/').count()).max().unwrap_or(0);
+    let mqtt = space.mqtt.as_ref().map(|bounds| compile_mqtt(&space.uid, bounds, key, &earlier, next));
     let users = compile_users(&space.users, path)?;
     let pace = compile_pace(&space.limits, &format!("{path}.limits"), known)?;
     let auto_create = compile_auto_create(&space.auto_create, path)?;
@@ -167,7 +169,36 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         levels_max,
         auto_create,
         internal: space.internal,
+        mqtt,
     })
+}
+
+/// The addresses that keep what clients of MQTT leave behind.
+fn compile_mqtt(
+    space_uid: &str,
+    bounds: &plan::MqttStorage,
+    space: SpaceKey,
+    earlier: &HashMap<&str, &Arc<AddressEntry>>,
+    next: &mut NextKeys,
+) -> MqttStore {
+    let mut entry = |name: &str, kind, address_kind, limits: AddressLimits, last_value_key: Option<&str>| {
+        let address = plan::Address {
+            limits: AddressLimits { on_full: Some(OnFull::Reject), ..limits },
+            last_value_key: last_value_key.map(str::to_owned),
+            ..plan::Address::new(format!("{space_uid}/{name}"), format!("$mqtt/{name}"), kind)
+        };
+        carry_over(&address, address_kind, space, earlier.get(&*address.uid).copied(), next)
+    };
+    let retained = AddressLimits {
+        messages: Some(bounds.retained_messages),
+        bytes: Some(bounds.retained_bytes),
+        ..AddressLimits::default()
+    };
+    MqttStore {
+        retained: entry("retained", AddressType::Queue, AddressKind::Queue, retained, Some(LAST_VALUE_OF_TO)),
+        sessions: entry("sessions", AddressType::Topic, AddressKind::Topic, AddressLimits::default(), None),
+        session_expiry_s: bounds.session_expiry_s,
+    }
 }
 
 fn compile_auto_create(patterns: &[String], path: &str) -> Checked<Vec<(Box<str>, Pattern)>> {
@@ -209,6 +240,9 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     }
     if !(1..=LINK_CAPACITY_MAX).contains(&address.limits.link_capacity) {
         return Err((".limits.linkCapacity", format!("is not 1 to {LINK_CAPACITY_MAX}")));
+    }
+    if address.protocols.as_ref().is_some_and(Vec::is_empty) {
+        return Err((".protocols", "is empty; omit it for all protocols".into()));
     }
     if address.limits.message_size == Some(0) {
         return Err((".limits.messageSize", "is 0; omit it for no bound".into()));
@@ -285,6 +319,7 @@ fn carry_over(
         link_capacity: window(address, kind),
         message_size: address.limits.message_size.or(storage.as_ref().map(|_| u64::from(MESSAGE_BYTES_MAX))),
         storage,
+        protocols: address.protocols.as_deref().map(Into::into),
         home,
     };
     match earlier.filter(|earlier| earlier.same_settings(&entry)) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{AddressEntry, AddressKey, SpaceKey, Table};
+use super::{AddressEntry, AddressKey, Space, SpaceKey, Table};
 
 /// The changes between two tables, in the order of keys.
 #[derive(Debug, Default)]
@@ -42,6 +42,6 @@ impl Table {
     }
 
     fn by_key(&self) -> HashMap<AddressKey, &Arc<AddressEntry>> {
-        self.spaces.values().flat_map(|space| space.addresses.values()).map(|entry| (entry.key, entry)).collect()
+        self.spaces.values().flat_map(Space::all_addresses).map(|entry| (entry.key, entry)).collect()
     }
 }

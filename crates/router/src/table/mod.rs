@@ -35,7 +35,7 @@ pub use handshake::{Attempted, Handshake, Judged, Peer, Question, Refusal};
 pub use lookup::{NoSpace, SpaceHints};
 pub use pace::{Allowance, Pace};
 pub use rights::Rights;
-pub use space::{Resolved, Space};
+pub use space::{MqttStore, Resolved, Space};
 pub(crate) use storage::MESSAGE_BYTES_MAX;
 pub use storage::{Storage, Streaming};
 pub use usage::{CountGuard, Traffic, TrafficCounts};

@@ -44,6 +44,19 @@ pub struct Space {
     pub(super) auto_create: Vec<(Box<str>, Pattern)>,
     /// only sessions within this process are admitted
     pub(super) internal: bool,
+    /// what it keeps for clients of MQTT
+    pub(super) mqtt: Option<MqttStore>,
+}
+
+/// The addresses that keep what clients of MQTT leave behind. No name resolves to them.
+#[derive(Debug)]
+pub struct MqttStore {
+    /// a queue of the last message of each topic
+    pub retained: Arc<AddressEntry>,
+    /// a topic with a durable subscription for each session
+    pub sessions: Arc<AddressEntry>,
+    /// longest time that a session is kept without a connection, in seconds
+    pub session_expiry_s: u32,
 }
 
 /// The resolution of a name in an address space.
@@ -112,7 +125,7 @@ impl Space {
     /// The home of its stored addresses, if it has any.
     #[must_use]
     pub fn storage_home(&self) -> Option<u16> {
-        self.addresses.values().filter(|entry| entry.storage.is_some()).find_map(|entry| entry.home.get())
+        self.all_addresses().filter(|entry| entry.storage.is_some()).find_map(|entry| entry.home.get())
     }
 
     /// Counts one more connection.
@@ -202,6 +215,17 @@ impl Space {
         self.addresses.values()
     }
 
+    /// What it keeps for clients of MQTT.
+    #[must_use]
+    pub const fn mqtt(&self) -> Option<&MqttStore> {
+        self.mqtt.as_ref()
+    }
+
+    /// The declared addresses, and those that keep what clients of MQTT leave behind.
+    pub(super) fn all_addresses(&self) -> impl Iterator<Item = &Arc<AddressEntry>> {
+        self.addresses.values().chain(self.mqtt.iter().flat_map(|store| [&store.retained, &store.sessions]))
+    }
+
     /// The service that checks tokens, and passwords where the plan has none.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
@@ -251,9 +275,13 @@ impl Space {
     /// address `#`. A name with wildcards resolves to nothing.
     #[must_use]
     pub fn look_up(&self, name: &str) -> Resolved<'_> {
-        if is_wildcard(name) {
-            return Resolved::Nothing;
-        }
+        if is_wildcard(name) { Resolved::Nothing } else { self.look_up_literally(name) }
+    }
+
+    /// As [`Space::look_up`], of a name in which no level is a wildcard, such as a topic of MQTT,
+    /// where `*` is a letter.
+    #[must_use]
+    pub fn look_up_literally(&self, name: &str) -> Resolved<'_> {
         match self.addresses.get(name).or_else(|| self.above(name)) {
             Some(entry) => Resolved::Address(entry),
             None if self.creates(name) => Resolved::Creatable,

@@ -101,6 +101,7 @@ impl Net {
         let shared = Arc::new(Shared {
             connection: Arc::new(Config::default()),
             dynamic: DynamicNodes::default(),
+            mqtt: Arc::default(),
             link_names: LinkNames::default(),
             loads: (0..shards).map(|_| Load::default()).collect(),
             link_capacity: 1000,

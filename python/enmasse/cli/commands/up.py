@@ -94,8 +94,10 @@ Insecure = Annotated[
 ]
 AmqpPort = Annotated[str | None, _listener("AMQP.", 5672)]
 AmqpsPort = Annotated[str | None, _listener("AMQP over TLS.", 5671)]
-WsPort = Annotated[str | None, _listener("AMQP over WebSocket.", 8081)]
-WssPort = Annotated[str | None, _listener("AMQP over WebSocket over TLS.", 8443)]
+WsPort = Annotated[str | None, _listener("AMQP or MQTT over WebSocket.", 8081)]
+WssPort = Annotated[str | None, _listener("AMQP or MQTT over WebSocket over TLS.", 8443)]
+MqttPort = Annotated[str | None, _listener("MQTT.", 1883)]
+MqttsPort = Annotated[str | None, _listener("MQTT over TLS.", 8883)]
 WsOrigins = Annotated[
     str | None,
     typer.Option(
@@ -212,6 +214,8 @@ def up(
     amqps_port: AmqpsPort = None,
     ws_port: WsPort = None,
     wss_port: WssPort = None,
+    mqtt_port: MqttPort = None,
+    mqtts_port: MqttsPort = None,
     ws_origins: WsOrigins = None,
     http_port: HttpPort = None,
     https_port: HttpsPort = None,
@@ -252,6 +256,8 @@ def up(
         "amqps_port": amqps_port,
         "ws_port": ws_port,
         "wss_port": wss_port,
+        "mqtt_port": mqtt_port,
+        "mqtts_port": mqtts_port,
         "ws_origins": ws_origins,
         "http_port": http_port,
         "https_port": https_port,

@@ -53,6 +53,8 @@ LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("amqps", True),
     ("ws", False),
     ("wss", True),
+    ("mqtt", False),
+    ("mqtts", True),
 )
 """The node's listeners, and whether they use TLS."""
 

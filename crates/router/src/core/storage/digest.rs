@@ -8,6 +8,10 @@ use enmasse_amqp::codec::scan::{self, Elements, Scalar};
 use siphasher::sip::SipHasher24;
 use siphasher::sip128::{Hasher128 as _, SipHasher24 as SipHasher128};
 
+/// As the property of a last-value queue: the address in `to` (3.2.4) identifies the value. No
+/// resource has it; it is that of the queue of retained messages.
+pub const LAST_VALUE_OF_TO: &str = "$to";
+
 /// A key for digests.
 #[derive(Clone, Copy)]
 pub struct Digests([u8; 16]);
@@ -42,6 +46,9 @@ impl Digests {
     /// A digest of the value of an application property (3.2.5). Equal values of one type have
     /// equal digests in every encoding. `None`: the property is absent, null or invalid.
     pub(in crate::core) fn property(&self, message: &[u8], name: &str) -> Option<u128> {
+        if name == LAST_VALUE_OF_TO {
+            return scan::to(message).map(|to| self.long(to.as_bytes()));
+        }
         let mut properties = Elements::of_map(scan::head(message).ok()?.application_properties?).ok()?;
         while properties.left() > 0 {
             if properties.key().ok()? == name.as_bytes() {

@@ -23,7 +23,7 @@ pub(super) use bodies::Bodies;
 pub(super) use commit::{Commit, Completion, Queues};
 pub use damaged::Damaged;
 use damaged::LossReports;
-pub use digest::Digests;
+pub use digest::{Digests, LAST_VALUE_OF_TO};
 pub use journal::Answer;
 use journal::Journal;
 pub(super) use journal::not_stored;

@@ -207,6 +207,15 @@ impl Router {
         Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
     }
 
+    /// The names of the durable subscriptions of a topic that lives here.
+    #[must_use]
+    pub fn durable_subscriptions(&self, topic: AddressKey) -> Vec<SubscriptionName> {
+        let found = self.by_key.get(&topic).and_then(|at| self.addresses.find_topic(*at));
+        let subscriptions = found.into_iter().flat_map(|topic| &topic.subscriptions);
+        let durable = subscriptions.filter(|key| self.lifetime_of(**key) == Some(Lifetime::Durable));
+        durable.filter_map(|key| self.addresses.subscription(*key)?.name.clone()).collect()
+    }
+
     fn lifetime_of(&self, at: Key) -> Option<Lifetime> {
         self.addresses.subscription(at).map(|subscription| subscription.lifetime)
     }

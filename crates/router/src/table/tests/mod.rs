@@ -49,6 +49,7 @@ fn space(name: &str, addresses: &[(&str, AddressType)]) -> Space {
         addresses: addresses.iter().map(address).collect(),
         auto_create: Vec::new(),
         internal: false,
+        mqtt: None,
     }
 }
 

@@ -1,0 +1,192 @@
+//! Sessions without a connection (4.1): their delayed wills, and their end.
+//!
+//! Each is visited when something is due, and after a restart. A visit is a connection without a
+//! client: it takes the client id, unless a client has it, reads the record, publishes the will or
+//! discards the session, and leaves. A client that connects meanwhile takes the session over.
+
+use std::collections::BTreeMap;
+
+use enmasse_amqp::time::Time;
+use enmasse_mqtt::session::Session;
+
+use super::login::Login;
+use super::sessions::{After, user_of};
+use super::{Mqtt, SESSION, StepOf, subscribing};
+use crate::core::Ending;
+use crate::shard::conn::{Conn, Peer};
+use crate::shard::machine::Machine;
+use crate::shard::{ConnId, Shard};
+use crate::table::{Authenticated, SpaceKey};
+
+/// Visits begun in one turn.
+const TURN_VISITS: usize = 32;
+
+/// A session whose connection has ended.
+#[derive(Clone, Debug)]
+pub(super) struct Absent {
+    space: SpaceKey,
+    user: Option<String>,
+    client_id: String,
+    /// when its connection ended, or the node started
+    since: Time,
+}
+
+/// The sessions that wait for a visit, and the visits.
+#[derive(Default)]
+pub(in crate::shard) struct AbsentSessions {
+    due: BTreeMap<(Time, u64), Absent>,
+    number: u64,
+    /// visits that are over
+    done: Vec<ConnId>,
+    /// spaces whose sessions of earlier runs are known
+    spaces: std::collections::HashSet<SpaceKey>,
+}
+
+impl AbsentSessions {
+    fn insert(&mut self, at: Time, absent: Absent) {
+        self.number += 1;
+        self.due.insert((at, self.number), absent);
+    }
+
+    /// The time of the next visit.
+    pub(in crate::shard) fn next(&self) -> Option<Time> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+}
+
+impl Shard {
+    /// A connection ends whose session stays: it is visited when its will or its end is due.
+    pub(super) fn note_absent(&mut self, id: ConnId) {
+        let now = self.fabric.now;
+        let conn = &self.fabric.conns[id.key()];
+        let (Some(mqtt), Some((space, _))) = (conn.machine.mqtt(), &conn.access) else { return };
+        let session = &mqtt.session;
+        let delay_s = session.will.as_ref().map_or(u32::MAX, |will| will.delay_s).min(session.expiry_s);
+        if delay_s == u32::MAX {
+            return;
+        }
+        let absent = Absent {
+            space: *space,
+            user: conn.user().map(str::to_owned),
+            client_id: conn.container.to_string(),
+            since: now,
+        };
+        self.absent.insert(now.plus_millis(u64::from(delay_s) * 1000), absent);
+    }
+
+    /// After a restart: the sessions of a space whose records live here.
+    pub(in crate::shard) fn find_absent(&mut self) {
+        let (now, here, shards) = (self.fabric.now, self.fabric.index, self.shared.loads.len() as u16);
+        for space in self.table.spaces().filter(|space| space.key().stored_home(shards) == here) {
+            let Some(store) = space.mqtt() else { continue };
+            if !self.absent.spaces.insert(space.key()) {
+                continue;
+            }
+            for name in self.router.durable_subscriptions(store.sessions.key) {
+                let (Some(container), Some(user)) = (name.container, user_of(&name.name)) else { continue };
+                let user = Some(user).filter(|user| !user.is_empty());
+                let absent = Absent { space: space.key(), user, client_id: container.to_string(), since: now };
+                self.absent.insert(now, absent);
+            }
+        }
+    }
+
+    /// Begins the visits that are due, and ends those that are over.
+    pub(in crate::shard) fn visit_absent(&mut self) {
+        for id in std::mem::take(&mut self.absent.done) {
+            if self.knows(id) {
+                self.release_all(id, Ending::ByClient);
+                self.fabric.stop_waiting(id.key);
+                self.fabric.conns.remove(id.key());
+                self.forget(id);
+            }
+        }
+        for _ in 0..TURN_VISITS {
+            if self.absent.next().is_none_or(|at| at > self.fabric.now) {
+                return;
+            }
+            if let Some((_, absent)) = self.absent.due.pop_first() {
+                self.visit(absent);
+            }
+        }
+    }
+
+    fn visit(&mut self, absent: Absent) {
+        let Some(space) = self.table.space(absent.space) else { return };
+        let authenticated = Authenticated::vouched(&self.table, space.name(), absent.user.clone());
+        let (_, _, handshake) = self.begin_handshake(&Peer::default());
+        let mut mqtt = self.begin_mqtt(self.fabric.now);
+        mqtt.login = Some(Box::new(Login::of_visit(absent.client_id.clone())));
+        let mut conn = Conn::new(Machine::Mqtt(mqtt), handshake, authenticated);
+        conn.handshake = None;
+        conn.container = absent.client_id.as_str().into();
+        conn.access = Some((absent.space, self.rights(&conn, absent.space)));
+        let attach = subscribing::request("mqtt".to_owned());
+        let name = self.shared.link_names.digest(absent.space.0, conn.user(), &conn.container, &attach);
+        if self.shared.link_names.is_held(name) {
+            return;
+        }
+        let id = self.insert(conn);
+        if let Some(mqtt) = self.mqtt(id) {
+            mqtt.visit = Some(Box::new(absent));
+        }
+        if let Some(attach) = self.register_name(id, SESSION, Box::new(attach)) {
+            self.attach_mqtt(id, SESSION, attach);
+        }
+        self.input_mqtt(id, &[], u64::MAX);
+    }
+
+    /// The record of a visited session was read; `None`: there is no session any more.
+    pub(super) fn decide_absent(&mut self, id: ConnId, record: Option<Session>) {
+        let now = self.fabric.now;
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let (Some(absent), Some(mut record)) = (mqtt.visit.as_deref().cloned(), record) else {
+            return self.end_visit(id);
+        };
+        let elapsed_s = now.micros_since(absent.since) / 1_000_000;
+        let will_delay_s = record.will.as_ref().map(|will| will.delay_s.min(record.expiry_s));
+        let is_due = |seconds: u32| seconds != u32::MAX && u64::from(seconds) <= elapsed_s;
+        let (expiry_s, has_ended) = (record.expiry_s, is_due(record.expiry_s));
+        let will_due = will_delay_s.is_some_and(|delay_s| has_ended || is_due(delay_s));
+        if will_due {
+            mqtt.session.will = record.will.take().map(Box::new);
+            self.publish_will(id);
+        }
+        let Some(mqtt) = self.mqtt(id) else { return };
+        mqtt.session.will = record.will.take().map(Box::new);
+        mqtt.restore(&record);
+        if has_ended {
+            mqtt.session.discards = true;
+            if let Some(login) = &mut mqtt.login {
+                login.set_step(StepOf::Discard);
+            }
+            return self.widen_filters(id);
+        }
+        mqtt.session.expiry_s = expiry_s;
+        if will_due {
+            self.store_record(id, After::Nothing);
+        }
+        let next_s = will_delay_s.filter(|_| !will_due).unwrap_or(u32::MAX).min(expiry_s);
+        if next_s != u32::MAX {
+            self.absent.insert(absent.since.plus_millis(u64::from(next_s) * 1000), absent);
+        }
+        self.end_visit(id);
+    }
+
+    /// A visit is over: its connection is removed after the turn.
+    pub(super) fn end_visit(&mut self, id: ConnId) {
+        if let Some(mqtt) = self.mqtt(id) {
+            mqtt.ended = true;
+            mqtt.login = None;
+            mqtt.session.will = None;
+        }
+        self.absent.done.push(id);
+    }
+}
+
+impl Mqtt {
+    /// Whether it is no connection of a client, but a visit to a session without one.
+    pub(super) fn is_visit(&self) -> bool {
+        self.visit.is_some()
+    }
+}

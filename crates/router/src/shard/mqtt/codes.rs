@@ -1,0 +1,97 @@
+//! Reason codes of MQTT for errors and outcomes of the router (`docs/contracts.md` 10). The one
+//! place that decides them.
+
+use enmasse_amqp::types::{Error, Outcome, SaslCode, condition};
+use enmasse_mqtt::codec::ReasonCode;
+
+use crate::core::AddressKind;
+
+/// The answer to a PUBLISH with QoS 1 or 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) code: ReasonCode,
+    /// the reason string
+    pub(super) text: Option<String>,
+}
+
+impl Answer {
+    pub(super) const SUCCESS: Self = Self { code: ReasonCode::Success, text: None };
+
+    fn of(code: ReasonCode, error: Option<&Error>) -> Self {
+        Self { code, text: error.and_then(|error| error.description.clone()) }
+    }
+
+    /// Whether a client of MQTT 3.x, whose acknowledgements have no codes, learns of the failure by
+    /// the end of its connection (3.1.1, 3.3.5). A message that its consumer has rejected was
+    /// delivered: sending it again would not help.
+    pub(super) fn closes_3x(&self) -> bool {
+        self.code.is_error() && self.code != ReasonCode::ImplementationSpecificError
+    }
+}
+
+/// The code of a publication that was refused before it reached its address.
+pub(super) fn refused_publish(error: &Error) -> Answer {
+    let code = match error.condition.as_str() {
+        text if text == condition::NOT_FOUND.as_str() => ReasonCode::TopicNameInvalid,
+        text if text == condition::UNAUTHORIZED_ACCESS.as_str() || text == condition::NOT_ALLOWED.as_str() => {
+            ReasonCode::NotAuthorized
+        }
+        text if text == condition::RESOURCE_LIMIT_EXCEEDED.as_str() => ReasonCode::QuotaExceeded,
+        _ => ReasonCode::ImplementationSpecificError,
+    };
+    Answer::of(code, Some(error))
+}
+
+/// The code of a publication with this outcome at an address of that kind.
+pub(super) fn settled_publish(outcome: &Outcome, kind: AddressKind) -> Answer {
+    match outcome {
+        Outcome::Accepted => Answer::SUCCESS,
+        Outcome::Released if kind == AddressKind::Multicast => Answer::of(ReasonCode::NoMatchingSubscribers, None),
+        Outcome::Released => Answer::of(ReasonCode::QuotaExceeded, None),
+        Outcome::Modified(_) => Answer::of(ReasonCode::UnspecifiedError, None),
+        Outcome::Rejected(error) => {
+            let error = error.as_deref();
+            let condition = error.map(|error| error.condition.as_str());
+            let full = [condition::RESOURCE_LIMIT_EXCEEDED, condition::MESSAGE_SIZE_EXCEEDED];
+            let code = if full.iter().any(|full| Some(full.as_str()) == condition) {
+                ReasonCode::QuotaExceeded
+            } else {
+                ReasonCode::ImplementationSpecificError
+            };
+            Answer::of(code, error)
+        }
+    }
+}
+
+/// The code of a subscription that was refused.
+pub(super) fn refused_subscription(error: &Error) -> ReasonCode {
+    match error.condition.as_str() {
+        text if text == condition::UNAUTHORIZED_ACCESS.as_str() => ReasonCode::NotAuthorized,
+        text if text == condition::RESOURCE_LIMIT_EXCEEDED.as_str() => ReasonCode::QuotaExceeded,
+        text if text == condition::NOT_FOUND.as_str() => ReasonCode::TopicFilterInvalid,
+        text if text == condition::NOT_IMPLEMENTED.as_str() => ReasonCode::SharedSubscriptionsNotSupported,
+        _ => ReasonCode::ImplementationSpecificError,
+    }
+}
+
+/// The code of a login that was refused.
+pub(super) fn refused_login(code: SaslCode) -> ReasonCode {
+    match code {
+        SaslCode::Ok => ReasonCode::Success,
+        SaslCode::Auth => ReasonCode::BadUserNameOrPassword,
+        SaslCode::SysTemp => ReasonCode::ServerBusy,
+        SaslCode::Sys | SaslCode::SysPerm => ReasonCode::ServerUnavailable,
+    }
+}
+
+/// The code with which the node ends a connection.
+pub(super) fn closed(error: &Error) -> ReasonCode {
+    match error.condition.as_str() {
+        text if text == condition::UNAUTHORIZED_ACCESS.as_str() => ReasonCode::NotAuthorized,
+        text if text == condition::LINK_STOLEN.as_str() => ReasonCode::SessionTakenOver,
+        text if text == condition::RESOURCE_LIMIT_EXCEEDED.as_str() => ReasonCode::QuotaExceeded,
+        text if text == condition::CONNECTION_FORCED.as_str() => ReasonCode::ServerShuttingDown,
+        text if text == condition::NOT_FOUND.as_str() => ReasonCode::NotAuthorized,
+        _ => ReasonCode::ImplementationSpecificError,
+    }
+}

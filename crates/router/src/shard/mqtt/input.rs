@@ -1,0 +1,403 @@
+//! Packets of a client, and the steps that they cause.
+
+use std::sync::Arc;
+
+use enmasse_amqp::connection::{self, LinkId};
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{Attach, Error, Outcome, condition};
+use enmasse_mqtt::codec::{PacketId, PropertyId, QoS, ReasonCode};
+use enmasse_mqtt::connection::{Closed, ClosedBy, Event, Incoming, TopicName};
+use enmasse_mqtt::session::StoredWill;
+
+use super::codes::{self, Answer};
+use super::sessions::After;
+use super::{Mqtt, PUBLISHER, Publication, SESSION, StepOf, message, retained, subscribing};
+use crate::core::{AddressKind, AttachmentId, Ending};
+use crate::plan::Operation;
+use crate::shard::conn::{Anonymous, Link};
+use crate::shard::credit_window::CreditWindow;
+use crate::shard::work::{ATTACH_NANOS, DELIVERY_NANOS, InputProgress, Work};
+use crate::shard::{ConnId, DYNAMIC_PREFIX, Shard};
+
+/// A packet of which more bytes than this have arrived, and not all, is kept here: the driver keeps
+/// little more.
+const KEPT_BYTES: usize = 16 * 1024;
+/// The type of PUBLISH in the first byte of a packet (2.1.2).
+const PUBLISH: u8 = 3;
+
+impl Shard {
+    pub(in crate::shard) fn begin_mqtt(&mut self, now: Time) -> Box<Mqtt> {
+        Box::new(Mqtt::new(Arc::clone(&self.shared.mqtt), now))
+    }
+
+    pub(super) fn mqtt(&mut self, id: ConnId) -> Option<&mut Mqtt> {
+        self.fabric.conns.get_mut(id.key())?.machine.mqtt_mut()
+    }
+
+    /// As [`Shard::input_within`], of a client of MQTT. All bytes count as used once one packet is
+    /// longer than what the driver keeps.
+    pub(in crate::shard) fn input_mqtt(&mut self, id: ConnId, bytes: &[u8], budget_nanos: u64) -> InputProgress {
+        let Some(mqtt) = self.mqtt(id) else { return InputProgress { used: 0, work_nanos: 0, paused: false } };
+        let mut kept = std::mem::take(&mut mqtt.partial);
+        let joins = !kept.is_empty();
+        if joins {
+            kept.extend_from_slice(bytes);
+        }
+        let mut rest = if joins { &kept[..] } else { bytes };
+        let paused = self.read_packets(id, &mut rest, budget_nanos);
+        let left = rest.len();
+        let Some(mqtt) = self.mqtt(id) else { return InputProgress { used: bytes.len(), work_nanos: 0, paused } };
+        let used = if joins {
+            kept.drain(..kept.len() - left);
+            mqtt.partial = kept;
+            bytes.len()
+        } else if left > KEPT_BYTES && !mqtt.waits() && !paused {
+            mqtt.partial = rest.to_vec();
+            bytes.len()
+        } else {
+            bytes.len() - left
+        };
+        self.fabric.mark(id.key);
+        let work_nanos = std::mem::take(&mut self.fabric.work).nanos;
+        InputProgress { used, work_nanos, paused }
+    }
+
+    /// Handles packets and steps until an answer is awaited. Returns whether the budget was used up
+    /// first.
+    fn read_packets(&mut self, id: ConnId, rest: &mut &[u8], budget_nanos: u64) -> bool {
+        let now = self.fabric.now;
+        while let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            if conn.waits() {
+                return false;
+            }
+            if self.fabric.work.nanos >= budget_nanos {
+                return true;
+            }
+            let paced = conn.pacing.share() == 0;
+            let Some(mqtt) = conn.machine.mqtt_mut() else { return false };
+            mqtt.now = now;
+            if let Some(step) = mqtt.next_step() {
+                self.fabric.charge(ATTACH_NANOS);
+                self.step_mqtt(id, step);
+                continue;
+            }
+            let is_publish = rest.first().is_some_and(|first| first >> 4 == PUBLISH);
+            if mqtt.waits() || is_publish && mqtt.pauses_publications(paced) {
+                return false;
+            }
+            let Some(event) = mqtt.machine.poll_event(now, rest) else {
+                let whole = mqtt.machine.wanted_bytes(rest);
+                mqtt.is_blocked = whole.is_some_and(|whole| whole <= rest.len());
+                return false;
+            };
+            self.fabric.charge(DELIVERY_NANOS);
+            self.handle_mqtt(id, event);
+        }
+        false
+    }
+
+    /// Continues the work of connections of this turn that waits for nothing.
+    pub(in crate::shard) fn continue_mqtt(&mut self) {
+        for at in 0..self.fabric.dirty.len() {
+            let key = self.fabric.dirty[at];
+            let conn = self.fabric.conns.get(key as usize);
+            if conn.is_some_and(|conn| !conn.waits() && conn.machine.mqtt().is_some_and(Mqtt::has_work)) {
+                self.fabric.work = Work::default();
+                self.input_mqtt(self.id(key), &[], u64::MAX);
+            }
+        }
+    }
+
+    fn step_mqtt(&mut self, id: ConnId, step: StepOf) {
+        match step {
+            StepOf::Respond(response) => self.sasl_response(id, &response),
+            StepOf::Open => self.open_mqtt(id),
+            StepOf::Register => {
+                let attach = Box::new(subscribing::request("mqtt".to_owned()));
+                if let Some(attach) = self.register_name(id, SESSION, attach) {
+                    self.attach_mqtt(id, SESSION, attach);
+                }
+            }
+            StepOf::Recall => self.recall_mqtt(id),
+            StepOf::ReadRecord => self.read_record(id),
+            StepOf::Resume => self.resume_mqtt(id),
+            StepOf::Discard => self.discard_mqtt(id),
+            StepOf::CreateRecord => self.create_record(id),
+            StepOf::StoreRecord => self.store_record(id, After::Connect),
+            StepOf::Accept => {
+                let now = self.fabric.now;
+                if let Some(mqtt) = self.mqtt(id) {
+                    mqtt.ready(now);
+                }
+                self.fabric.mark(id.key);
+            }
+            StepOf::StoreSubscriptions => self.store_record(id, After::Subscribe),
+            StepOf::Filter => self.begin_filter(id),
+            StepOf::Attach(link) => self.begin_attach(id, link),
+            StepOf::Grant(link) => {
+                let credit = self.mqtt(id).map_or(0, |mqtt| mqtt.credit(link));
+                self.granted(id, link, credit, false);
+            }
+            StepOf::BeginRetained => self.begin_retained(id),
+            StepOf::ReadRetained => self.read_retained(id),
+            StepOf::EndRetained => self.end_retained(id),
+        }
+    }
+
+    fn handle_mqtt(&mut self, id: ConnId, event: Event<'_>) {
+        match event {
+            Event::Publish(publish) => self.publish_mqtt(id, &publish),
+            Event::Acknowledged { packet_id, token: _, code, properties } => {
+                let text = properties.text(PropertyId::ReasonString);
+                self.acknowledged(id, packet_id, code, text.unwrap_or_default());
+            }
+            Event::Received { packet_id, .. } => {
+                self.acknowledged(id, packet_id, ReasonCode::Success, "");
+                if let Some(mqtt) = self.mqtt(id) {
+                    // An error means that the connection has ended in the meantime.
+                    let _ = mqtt.machine.release(packet_id);
+                }
+            }
+            Event::Released { packet_id } => {
+                if let Some(mqtt) = self.mqtt(id) {
+                    // An error means that the connection has ended in the meantime.
+                    let _ = mqtt.machine.complete(packet_id);
+                }
+            }
+            Event::Subscribe(subscribe) => self.subscribe_mqtt(id, &subscribe),
+            Event::Unsubscribe(unsubscribe) => self.unsubscribe_mqtt(id, &unsubscribe),
+            Event::Connect(connect) => self.connect_mqtt(id, &connect),
+            Event::Auth { reauthenticate: false, data } => self.sasl_response(id, data.unwrap_or_default()),
+            Event::Auth { reauthenticate: true, .. } => {
+                if let Some(mqtt) = self.mqtt(id) {
+                    let what = "authenticate again by a new connection";
+                    mqtt.disconnect(ReasonCode::NotAuthorized, what);
+                }
+            }
+            Event::Closed(closed) => self.closed_mqtt(id, &closed),
+        }
+    }
+
+    fn closed_mqtt(&mut self, id: ConnId, closed: &Closed) {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        if mqtt.is_visit() {
+            return self.end_visit(id);
+        }
+        mqtt.ended = true;
+        mqtt.login = None;
+        if closed.publish_will {
+            self.publish_will(id);
+        } else if let Some(mqtt) = self.mqtt(id) {
+            mqtt.session.will = None;
+        }
+        self.leave_session(id, closed.session_expiry_s);
+        let ending = match closed.by {
+            ClosedBy::Client => Ending::ByClient,
+            ClosedBy::Server => Ending::ByNode,
+            ClosedBy::Violation | ClosedBy::Timeout | ClosedBy::Transport => Ending::Lost,
+        };
+        self.finished(id, Mqtt::error_of(closed), ending);
+    }
+
+    /// The client has acknowledged a delivery. A refusal is its outcome, too.
+    fn acknowledged(&mut self, id: ConnId, packet_id: PacketId, code: ReasonCode, text: &str) {
+        let Some((_, token, _)) = self.mqtt(id).and_then(|mqtt| mqtt.unacknowledged.remove(&packet_id)) else {
+            return;
+        };
+        let outcome = if code.is_error() {
+            let what = format!("the client answered {code:?} {text}");
+            Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, what.trim_end()))))
+        } else {
+            Outcome::Accepted
+        };
+        self.report_outcome(token, &outcome);
+        self.resume_starved(id);
+    }
+
+    /// A link of a client: its client id is registered, or a filter is attached to an address.
+    pub(in crate::shard) fn attach_mqtt(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) {
+        if link == SESSION {
+            return self.ready_mqtt(id);
+        }
+        let outcome = self.attach_subscription(id, link, &attach);
+        if let Err(error) = outcome {
+            let address = attach.source.and_then(|source| source.address);
+            self.refuse_attach(id, link, address.unwrap_or_default(), error);
+        }
+        self.refuse_attaches();
+        self.fabric.mark(id.key);
+    }
+
+    fn attach_subscription(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
+        let Some(entry) = self.mqtt(id).and_then(|mqtt| mqtt.link(link)).map(|link| Arc::clone(&link.entry)) else {
+            return Ok(());
+        };
+        self.count_attach(id, link)?;
+        let name = attach.source.as_ref().and_then(|source| source.address.clone()).unwrap_or_default();
+        let entries = [entry];
+        let terms = self.terms(id, attach, &entries)?;
+        self.attach_at(id, link, attach, &entries, &name, &terms);
+        Ok(())
+    }
+
+    /// The client id belongs to this connection: its session is looked for.
+    fn ready_mqtt(&mut self, id: ConnId) {
+        let window = CreditWindow::new(self.shared.link_capacity);
+        let conn = &mut self.fabric.conns[id.key()];
+        let will = conn.machine.mqtt().and_then(|mqtt| mqtt.login.as_ref()?.will.as_ref());
+        if will.is_some_and(|will| conn.check_right(Operation::Send, &will.topic).is_err()) {
+            if let Some(mqtt) = conn.machine.mqtt_mut() {
+                mqtt.refuse_login(ReasonCode::NotAuthorized);
+            }
+            return self.fabric.mark(id.key);
+        }
+        conn.settled_here = true;
+        conn.set_link(PUBLISHER, Link::Anonymous(Box::new(Anonymous::new(window))));
+        if let Some(login) = conn.machine.mqtt_mut().and_then(|mqtt| mqtt.login.as_mut()) {
+            login.set_step(StepOf::Recall);
+        }
+        self.fabric.mark(id.key);
+    }
+
+    /// Passes a message to its address, as a delivery of the link to the anonymous terminus.
+    fn publish_mqtt(&mut self, id: ConnId, publish: &Incoming<'_>) {
+        let topic = &*publish.topic;
+        let reserved = topic.starts_with('$') && !topic.starts_with(DYNAMIC_PREFIX);
+        let route = match self.mqtt(id) {
+            Some(mqtt) if mqtt.sheds => {
+                let what = "the address is full, and its consumers are too slow: publish again later";
+                Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+            }
+            Some(_) if reserved => {
+                Err(Error::new(condition::NOT_FOUND, "topics that begin with $ are the node's own: choose another"))
+            }
+            Some(_) => self.route_to(id, PUBLISHER, topic),
+            None => return,
+        };
+        let (attachment, home) = match route {
+            Ok(route) => (route.attachment, route.home),
+            Err(error) => return self.refuse_publication(id, publish.packet_id, &error),
+        };
+        let settled = publish.qos == QoS::AtMostOnce;
+        let kind = self.fabric.attachments.get_mut(attachment).map(|attachment| {
+            attachment.unanswered += u32::from(!settled);
+            attachment.kind
+        });
+        let kind = kind.unwrap_or(AddressKind::Topic);
+        let retained = self.retained_entry(id).filter(|_| publish.retain && retained::keeps(kind));
+        let publication = publish.packet_id.map(|packet_id| Publication::new(packet_id, kind, retained.is_some()));
+        let delivery_id = self.note_publication(id, publication);
+        let mut sections = std::mem::take(&mut self.sections);
+        sections.clear();
+        message::encode(&mut sections, publish);
+        self.pass_publication(id, (attachment, home), delivery_id, settled, &sections);
+        self.sections = sections;
+        if let Some(entry) = retained {
+            self.retain(id, publish, &entry, delivery_id);
+        }
+    }
+
+    /// Passes the sections of a publication to the home of its address.
+    pub(super) fn pass_publication(
+        &mut self,
+        id: ConnId,
+        (attachment, home): (AttachmentId, u16),
+        delivery_id: u32,
+        settled: bool,
+        sections: &[u8],
+    ) {
+        let incoming = connection::Incoming {
+            link: PUBLISHER,
+            delivery_id,
+            first: true,
+            more: false,
+            aborted: false,
+            settled,
+            message_format: 0,
+            payload: sections,
+            tag: &[],
+            resume: false,
+            state: None,
+        };
+        let conn = &mut self.fabric.conns[id.key()];
+        conn.pacing.carried.count_received(true, sections.len());
+        let held = conn.holds > 0;
+        if held {
+            self.fabric.count_held(id.key, PUBLISHER.0, sections.len());
+        }
+        self.deliver(attachment, home, &incoming);
+        if held {
+            self.fabric.update_hold_back_pressure(id.key);
+        }
+    }
+
+    /// Publishes the will of a client whose connection ends otherwise than by its own DISCONNECT
+    /// [5: 3.1.2-8]. A delayed one stays in the session, whose end it does not outlive.
+    pub(in crate::shard) fn publish_will(&mut self, id: ConnId) {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let is_delayed = |will: &StoredWill| will.delay_s > 0 && mqtt.session.persists() && mqtt.visit.is_none();
+        if mqtt.session.will.as_deref().is_some_and(is_delayed) {
+            return;
+        }
+        let Some(will) = mqtt.session.will.take() else { return };
+        // Its acknowledgement has no receiver: it is published like a message of QoS 0 or 1.
+        self.publish_mqtt(
+            id,
+            &Incoming {
+                topic: TopicName::Named(&will.topic),
+                dup: false,
+                qos: will.qos,
+                retain: will.retain,
+                packet_id: None,
+                properties: will.publish_properties(),
+                payload: &will.payload,
+            },
+        );
+    }
+
+    /// The transport has ended: what the end of the connection means follows.
+    pub(in crate::shard) fn transport_closed_mqtt(&mut self, id: ConnId) {
+        let now = self.fabric.now;
+        let Some(mqtt) = self.mqtt(id).filter(|mqtt| !mqtt.ended) else { return };
+        mqtt.machine.transport_closed();
+        mqtt.login = None;
+        if let Some(Event::Closed(closed)) = mqtt.machine.poll_event(now, &mut &[][..]) {
+            self.closed_mqtt(id, &closed);
+        }
+    }
+
+    /// Numbers a publication, and remembers it until its outcome if that is its acknowledgement.
+    pub(super) fn note_publication(&mut self, id: ConnId, publication: Option<Publication>) -> u32 {
+        let Some(mqtt) = self.mqtt(id) else { return 0 };
+        mqtt.publication = mqtt.publication.wrapping_add(2);
+        if let Some(publication) = publication {
+            mqtt.publications.insert(mqtt.publication / 2, publication);
+        }
+        mqtt.publication
+    }
+
+    /// Refuses a publication before it has reached an address.
+    fn refuse_publication(&mut self, id: ConnId, packet_id: Option<PacketId>, error: &Error) {
+        let answer: Answer = codes::refused_publish(error);
+        if let (Some(packet_id), Some(mqtt)) = (packet_id, self.mqtt(id)) {
+            mqtt.answer_publish(packet_id, &answer);
+        }
+    }
+}
+
+impl Mqtt {
+    /// Whether PUBLISH packets are not read now: an address holds them back, or the space is over
+    /// its rate. After [`HELD_MS`](super::HELD_MS) they are read and refused.
+    pub(super) fn pauses_publications(&mut self, paced: bool) -> bool {
+        let pauses = paced || self.held_since.is_some() && !self.sheds;
+        self.is_paused = pauses;
+        pauses
+    }
+
+    /// Whether work can continue without input.
+    pub(in crate::shard) fn has_work(&self) -> bool {
+        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || !self.answering.is_empty();
+        let steps = steps || self.reads.has_step();
+        !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
+    }
+}

@@ -1,0 +1,317 @@
+//! A message of MQTT as AMQP sections, and back (the table of `docs/guide/mqtt.md`).
+//!
+//! A message from a client of MQTT is encoded once, when it arrives: every address and every AMQP
+//! receiver handles it like any other. On its way to a client of MQTT the sections are decoded.
+//! Whatever one protocol has and the other lacks travels as a message annotation, or as a user
+//! property whose name begins with `amqp.`, so that it returns unchanged.
+
+use std::fmt::Write as _;
+
+use enmasse_amqp::codec::{decode_message, encode_message};
+use enmasse_amqp::types::{Body, Fields, Header, Message, MessageId, Properties, Symbol, Value};
+use enmasse_mqtt::codec::{Property, PropertyBuffer, PublishProperties, QoS, SubscriptionIds};
+use enmasse_mqtt::connection::Incoming;
+use enmasse_mqtt::topic::is_topic_name;
+
+/// Message annotation: the QoS with which a client of MQTT has published the message (ubyte). The
+/// original's name.
+const QOS: &str = "x-opt-mqtt-qos";
+/// Message annotation: the message is to be kept as the retained one of its topic (boolean). The
+/// original's name.
+pub(super) const RETAIN: &str = "x-opt-retain-message";
+/// Message annotation: its client states that the payload is UTF-8 text (ubyte 1).
+const PAYLOAD_FORMAT: &str = "x-opt-mqtt-payload-format";
+/// Message annotation: user properties of MQTT with a name that occurred before, as a list of names
+/// and values; application properties have one value of each name.
+const REPEATED: &str = "x-opt-mqtt-user-properties";
+/// Message annotation: a content type that is not ASCII, which a symbol cannot hold.
+const CONTENT_TYPE: &str = "x-opt-mqtt-content-type";
+
+/// User properties that stand for properties of an AMQP message.
+const SUBJECT: &str = "amqp.subject";
+const MESSAGE_ID: &str = "amqp.message-id";
+const GROUP_ID: &str = "amqp.group-id";
+const REPLY_TO: &str = "amqp.reply-to";
+
+/// Bytes of a text or binary field of MQTT (1.5.4, 1.5.6).
+const FIELD_BYTES_MAX: usize = 65_535;
+
+/// Appends the AMQP sections of a message.
+pub(super) fn encode(out: &mut Vec<u8>, publish: &Incoming<'_>) {
+    let properties = &publish.properties;
+    let mut message = Message {
+        header: Some(Header {
+            durable: publish.qos != QoS::AtMostOnce,
+            ttl: properties.message_expiry_s.map(|seconds| seconds.saturating_mul(1000)),
+            ..Header::default()
+        }),
+        message_annotations: vec![(Symbol::constant(QOS), Value::Ubyte(publish.qos as u8))],
+        properties: Some(Properties {
+            to: Some(publish.topic.to_string()),
+            reply_to: properties.response_topic.map(str::to_owned),
+            correlation_id: properties.correlation_data.map(correlation_id),
+            ..Properties::default()
+        }),
+        body: Body::Data(vec![publish.payload.to_vec()]),
+        ..Message::default()
+    };
+    if publish.retain {
+        message.message_annotations.push((Symbol::constant(RETAIN), Value::Bool(true)));
+    }
+    if properties.payload_is_text {
+        message.message_annotations.push((Symbol::constant(PAYLOAD_FORMAT), Value::Ubyte(1)));
+    }
+    if let (Some(name), Some(known)) = (properties.content_type, &mut message.properties) {
+        if name.is_ascii() {
+            known.content_type = Some(name.into());
+        } else {
+            message.message_annotations.push((Symbol::constant(CONTENT_TYPE), Value::String(name.to_owned())));
+        }
+    }
+    take_user_properties(&mut message, publish);
+    encode_message(out, &message);
+}
+
+fn take_user_properties(message: &mut Message, publish: &Incoming<'_>) {
+    let mut repeated = Vec::new();
+    let Some(known) = &mut message.properties else { return };
+    for (name, value) in publish.properties.user.iter() {
+        let place = match name {
+            SUBJECT => &mut known.subject,
+            GROUP_ID => &mut known.group_id,
+            REPLY_TO => &mut known.reply_to,
+            MESSAGE_ID => {
+                known.message_id.get_or_insert_with(|| MessageId::String(value.to_owned()));
+                continue;
+            }
+            _ if message.application_properties.iter().any(|(known, _)| known == name) => {
+                repeated.extend([name, value].map(|text| Value::String(text.to_owned())));
+                continue;
+            }
+            _ => {
+                message.application_properties.push((name.to_owned(), Value::String(value.to_owned())));
+                continue;
+            }
+        };
+        place.get_or_insert_with(|| value.to_owned());
+    }
+    if !repeated.is_empty() {
+        message.message_annotations.push((Symbol::constant(REPEATED), Value::List(repeated)));
+    }
+}
+
+/// Clients of AMQP compare correlation ids by type, and most use text.
+fn correlation_id(data: &[u8]) -> MessageId {
+    match std::str::from_utf8(data) {
+        Ok(text) if !text.contains(char::is_control) => MessageId::String(text.to_owned()),
+        _ => MessageId::Binary(data.to_vec()),
+    }
+}
+
+/// A message on its way to a client of MQTT.
+#[derive(Debug, Default)]
+pub(super) struct Outbound {
+    /// the QoS with which it was published
+    pub(super) qos: QoS,
+    /// `to`, if a topic may have that name
+    pub(super) topic: Option<String>,
+    /// its publisher has set RETAIN
+    pub(super) retain: bool,
+    pub(super) expiry_s: Option<u32>,
+    pub(super) payload_is_text: bool,
+    pub(super) content_type: Option<String>,
+    pub(super) response_topic: Option<String>,
+    pub(super) correlation_data: Option<Vec<u8>>,
+    pub(super) user: PropertyBuffer,
+    /// its parts
+    pub(super) payload: Vec<Vec<u8>>,
+}
+
+/// Decodes AMQP sections. Bytes that are no message become the payload: direct addresses carry
+/// them unread.
+pub(super) fn decode(sections: &[u8]) -> Outbound {
+    let Ok(message) = decode_message(sections) else {
+        return Outbound { payload: vec![sections.to_vec()], ..Outbound::default() };
+    };
+    let header = message.header.unwrap_or_default();
+    let annotation = |name: &str| value_of(&message.message_annotations, name);
+    let mut out = Outbound {
+        qos: match annotation(QOS) {
+            Some(Value::Ubyte(qos)) => QoS::from_bits(*qos).unwrap_or_default(),
+            _ if header.durable => QoS::AtLeastOnce,
+            _ => QoS::AtMostOnce,
+        },
+        retain: annotation(RETAIN) == Some(&Value::Bool(true)),
+        // Rounded up: 0 would be expired.
+        expiry_s: header.ttl.map(|ttl_ms| ttl_ms.div_ceil(1000)),
+        payload_is_text: matches!(annotation(PAYLOAD_FORMAT), Some(Value::Ubyte(1))),
+        content_type: match annotation(CONTENT_TYPE) {
+            Some(Value::String(name)) => Some(name.clone()),
+            _ => None,
+        },
+        ..Outbound::default()
+    };
+    let repeated = match annotation(REPEATED) {
+        Some(Value::List(repeated)) => repeated.clone(),
+        _ => Vec::new(),
+    };
+    out.take_properties(message.properties.unwrap_or_default());
+    for (name, value) in &message.application_properties {
+        out.add_user(name, &text_of(value));
+    }
+    for pair in repeated.chunks_exact(2) {
+        if let [Value::String(name), Value::String(value)] = pair {
+            out.add_user(name, value);
+        }
+    }
+    out.take_body(message.body);
+    out
+}
+
+fn value_of<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
+    fields.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value)
+}
+
+impl Outbound {
+    /// The properties of its PUBLISH, with the identifiers of the subscriptions that match.
+    pub(super) fn properties<'a>(&'a self, subscription_ids: &'a [u32]) -> PublishProperties<'a> {
+        PublishProperties {
+            payload_is_text: self.payload_is_text,
+            message_expiry_s: self.expiry_s,
+            topic_alias: None,
+            response_topic: self.response_topic.as_deref(),
+            correlation_data: self.correlation_data.as_deref(),
+            content_type: self.content_type.as_deref(),
+            user: self.user.as_user(),
+            subscription_ids: match subscription_ids {
+                [] => SubscriptionIds::None,
+                ids => SubscriptionIds::List(ids),
+            },
+        }
+    }
+
+    fn take_properties(&mut self, properties: Properties) {
+        self.topic = properties.to.filter(|to| is_topic_name(to));
+        match properties.reply_to {
+            Some(reply_to) if is_topic_name(&reply_to) => self.response_topic = Some(reply_to),
+            Some(reply_to) => self.add_user(REPLY_TO, &reply_to),
+            None => {}
+        }
+        if let Some(content_type) = properties.content_type {
+            self.content_type.get_or_insert_with(|| content_type.to_string());
+        }
+        // A responder copies the message id where the request has no correlation id.
+        let answers = self.response_topic.is_some();
+        let message_id = properties.message_id;
+        let correlation = properties.correlation_id.or_else(|| message_id.clone().filter(|_| answers));
+        self.correlation_data = correlation.map(bytes_of).filter(|data| data.len() <= FIELD_BYTES_MAX);
+        if let Some(id) = message_id {
+            self.add_user(MESSAGE_ID, &String::from_utf8_lossy(&bytes_of(id)));
+        }
+        for (name, value) in [(SUBJECT, properties.subject), (GROUP_ID, properties.group_id)] {
+            if let Some(value) = value {
+                self.add_user(name, &value);
+            }
+        }
+    }
+
+    /// Adds a user property, unless MQTT has no encoding for it: a text holds no NUL [5: 1.5.4-2]
+    /// and at most 65,535 bytes.
+    fn add_user(&mut self, name: &str, value: &str) {
+        if !name.contains('\0') && !value.contains('\0') {
+            // An error means that a text is too long, and nothing was added.
+            let _ = self.user.push(Property::User(name, value));
+        }
+    }
+
+    fn take_body(&mut self, body: Body) {
+        match body {
+            Body::Data(parts) => self.payload = parts,
+            Body::Value(Value::Binary(bytes)) => self.payload = vec![bytes],
+            Body::Value(Value::Null) | Body::Empty => {}
+            Body::Value(value @ (Value::List(_) | Value::Map(_) | Value::Array(_))) => self.take_json(&value),
+            Body::Value(value) => {
+                self.payload_is_text = true;
+                self.payload = vec![text_of(&value).into_bytes()];
+            }
+            Body::Sequence(sections) => self.take_json(&Value::List(sections.into_iter().flatten().collect())),
+        }
+    }
+
+    fn take_json(&mut self, value: &Value) {
+        self.payload_is_text = true;
+        self.content_type.get_or_insert_with(|| "application/json".to_owned());
+        self.payload = vec![json_of(value).to_string().into_bytes()];
+    }
+}
+
+fn bytes_of(id: MessageId) -> Vec<u8> {
+    match id {
+        MessageId::String(text) => text.into_bytes(),
+        MessageId::Binary(bytes) => bytes,
+        MessageId::Ulong(number) => number.to_string().into_bytes(),
+        MessageId::Uuid(bytes) => uuid_text(&bytes).into_bytes(),
+    }
+}
+
+fn uuid_text(bytes: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (place, byte) in bytes.iter().enumerate() {
+        if matches!(place, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// The text of a simple value; JSON of a compound one.
+fn text_of(value: &Value) -> String {
+    match json_of(value) {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn json_of(value: &Value) -> serde_json::Value {
+    use serde_json::Value as Json;
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        Value::Ubyte(number) => (*number).into(),
+        Value::Ushort(number) => (*number).into(),
+        Value::Uint(number) => (*number).into(),
+        Value::Ulong(number) => (*number).into(),
+        Value::Byte(number) => (*number).into(),
+        Value::Short(number) => (*number).into(),
+        Value::Int(number) => (*number).into(),
+        Value::Long(number) | Value::Timestamp(number) => (*number).into(),
+        Value::Float(number) => (*number).into(),
+        Value::Double(number) => (*number).into(),
+        Value::Decimal32(bytes) => hex(bytes).into(),
+        Value::Decimal64(bytes) => hex(bytes).into(),
+        Value::Decimal128(bytes) => hex(bytes).into(),
+        Value::Char(character) => character.to_string().into(),
+        Value::Uuid(bytes) => uuid_text(bytes).into(),
+        Value::Binary(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => hex(bytes).into(),
+        },
+        Value::String(text) => text.as_str().into(),
+        Value::Symbol(symbol) => symbol.as_str().into(),
+        Value::List(values) | Value::Array(values) => values.iter().map(json_of).collect::<Vec<_>>().into(),
+        Value::Map(entries) => {
+            Json::Object(entries.iter().map(|(key, value)| (text_of(key), json_of(value))).collect())
+        }
+        Value::Described(pair) => json_of(&pair.1),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

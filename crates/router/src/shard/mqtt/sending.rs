@@ -1,0 +1,141 @@
+//! Deliveries to a client: from the sections of an address to PUBLISH, and the client's
+//! acknowledgement back to the address.
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_mqtt::codec::QoS;
+use enmasse_mqtt::connection::{Outgoing, SendError};
+
+use super::message::{self, Outbound};
+use super::{CREDIT, FIRST_SUBSCRIPTION, Mqtt, RECORD, RETAINED};
+use crate::core::Delivery;
+
+/// The fate of a delivery, or of a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shard) enum Fate {
+    /// it is not complete, or the client will acknowledge it
+    Pending,
+    /// the client will not acknowledge it: it counts as accepted
+    Done,
+    /// it is larger than the client takes
+    TooLarge,
+    /// the client has too many unacknowledged deliveries
+    NoRoom,
+}
+
+impl Mqtt {
+    /// Sends a delivery once it is complete.
+    pub(in crate::shard) fn send(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Fate {
+        if link == RETAINED {
+            if delivery.first && self.machine.window() == 0 {
+                return Fate::NoRoom;
+            }
+            return self.send_retained(delivery);
+        }
+        if link == RECORD {
+            return self.take_record(delivery);
+        }
+        let Some(state) = self.link_mut(link) else { return Fate::Done };
+        if delivery.aborted {
+            state.parts = Vec::new();
+            return Fate::Pending;
+        }
+        let filter = std::sync::Arc::clone(&state.filter);
+        let qos = self.granted(&filter).unwrap_or_default();
+        if delivery.first && qos != QoS::AtMostOnce && self.machine.window() == 0 {
+            return Fate::NoRoom;
+        }
+        let Some(state) = self.link_mut(link) else { return Fate::Done };
+        if delivery.first {
+            state.delivered += 1;
+        }
+        if delivery.more || !state.parts.is_empty() {
+            state.parts.extend_from_slice(delivery.payload);
+            if delivery.more {
+                return Fate::Pending;
+            }
+            let parts = std::mem::take(&mut state.parts);
+            return self.publish(link, &parts, delivery.token);
+        }
+        self.publish(link, delivery.payload, delivery.token)
+    }
+
+    /// Whether the address of a link should learn its credit again.
+    pub(in crate::shard) fn needs_credit(&mut self, link: LinkId) -> bool {
+        if link == RECORD {
+            return self.login.is_none();
+        }
+        let Some(state) = self.link_mut(link) else { return false };
+        let due = state.delivered >= CREDIT / 2;
+        if due {
+            state.delivered = 0;
+        }
+        due
+    }
+
+    /// Deliveries that a later one has replaced.
+    pub(in crate::shard) fn take_superseded(&mut self) -> Vec<u64> {
+        self.session.take_superseded()
+    }
+
+    fn publish(&mut self, link: LinkId, sections: &[u8], token: Option<u64>) -> Fate {
+        let message = message::decode(sections);
+        let Self { machine, filters, links, sent, unacknowledged, .. } = self;
+        let state = (link.0 as usize).checked_sub(FIRST_SUBSCRIPTION).and_then(|at| links.get(at)?.as_ref());
+        let Some(state) = state else { return Fate::Done };
+        let Some(filter) = filters.get(&state.filter) else { return Fate::Done };
+        let topic = topic_of(&message, &state.entry.name, state.entry.covers_below(), &filter.name);
+        if filter.is_checked && !enmasse_mqtt::topic::matches(without_share(&state.filter), topic) {
+            return Fate::Done;
+        }
+        let qos = message.qos.min(filter.options.qos);
+        let payload: Vec<&[u8]> = message.payload.iter().map(Vec::as_slice).collect();
+        let outgoing = Outgoing {
+            topic,
+            qos,
+            retain: message.retain && filter.options.retain_as_published,
+            dup: false,
+            properties: message.properties(filter.id.as_slice()),
+            payload: &payload,
+        };
+        let outcome = match token.filter(|_| qos != QoS::AtMostOnce) {
+            None => machine.send_at_most_once(&Outgoing { qos: QoS::AtMostOnce, ..outgoing }).map(|()| None),
+            Some(token) => machine.send_publish(&outgoing, token).map(|packet_id| Some((packet_id, token))),
+        };
+        match outcome {
+            Ok(None) => Fate::Done,
+            Ok(Some((packet_id, token))) => {
+                *sent += 1;
+                unacknowledged.insert(packet_id, (link, token, *sent));
+                Fate::Pending
+            }
+            // Handled as if it were delivered [5: 3.1.2-25]; a queue keeps it for others.
+            Err(SendError::TooLarge) => Fate::TooLarge,
+            Err(error) => {
+                debug_assert_ne!(error, SendError::WindowFull, "the window was checked");
+                Fate::Done
+            }
+        }
+    }
+}
+
+/// The topic of a message: its `to`, if that is a name of the address; else the exact name that the
+/// client has subscribed, else the name of the address.
+fn topic_of<'a>(message: &'a Outbound, address: &'a str, covers_below: bool, filter: &'a str) -> &'a str {
+    let belongs = |to: &str| {
+        let below = || to.strip_prefix(address).is_some_and(|rest| rest.starts_with('/'));
+        to == address || covers_below && (address == "#" || below())
+    };
+    match message.topic.as_deref() {
+        Some(to) if belongs(to) => to,
+        _ if !crate::table::pattern::is_wildcard(filter) => filter,
+        _ => address,
+    }
+}
+
+/// The filter of a shared subscription after `$share/GROUP/`.
+fn without_share(filter: &str) -> &str {
+    match filter.strip_prefix("$share/").and_then(|rest| rest.split_once('/')) {
+        Some((_, filter)) => filter,
+        None => filter,
+    }
+}

@@ -1,0 +1,120 @@
+"""Sessions of MQTT that outlive their connections, on a platform process."""
+
+from pathlib import Path
+
+import pytest
+from proton import Message
+
+from mqtt_client import V5, V311, device, device_at
+from platform_process import Platform, Start, running
+from proton_client import address, connected, document, send
+
+pytestmark = pytest.mark.timeout(180)
+
+ADDRESSES = (address("sensors", "topic"), address("alarms", "topic"))
+
+VERSIONS = pytest.mark.parametrize("version", [V311, V5])
+
+
+@pytest.fixture(scope="module")
+def served(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
+    """A platform with topics."""
+    return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES))
+
+
+@VERSIONS
+def test_session_keeps_messages_while_its_client_is_away(served: Platform, version: object) -> None:
+    options = {"version": version, "kept_s": 3600}
+    name = f"away-{version}"
+    with device_at(served, name, **options) as one:
+        assert not one.session_present
+        one.subscribe("sensors/+", 1)
+        one.subscribe("alarms/#", 1)
+        one.publish("sensors/1", "live")
+        assert one.take(1) == [("sensors/1", b"live")]
+    with device_at(served) as other:
+        for number in range(5):
+            other.publish(f"sensors/{number}", str(number))
+    send(served, "alarms/fire", Message(body="fire", durable=True, address="alarms/fire"))
+    with device_at(served, name, **options) as one:
+        assert one.session_present
+        expected = [(f"sensors/{number}", str(number).encode()) for number in range(5)]
+        assert sorted(one.take(6)) == sorted([*expected, ("alarms/fire", b"fire")])
+        one.unsubscribe("sensors/+")
+    with device_at(served) as other:
+        other.publish("sensors/1", "unheard")
+        other.publish("alarms/1", "heard")
+    with device_at(served, name, **options) as one:
+        assert one.take(1) == [("alarms/1", b"heard")]
+        assert one.nothing_more()
+    with device_at(served, name, version=version) as one:
+        assert not one.session_present
+    with device_at(served, name, **options) as one:
+        assert not one.session_present
+        assert one.nothing_more()
+
+
+def test_clean_start_discards_the_session_and_keeps_a_new_one(served: Platform) -> None:
+    with device_at(served, "clean", kept_s=3600) as one:
+        one.subscribe("sensors/+", 1)
+    with device_at(served) as other:
+        other.publish("sensors/1", "lost")
+    fresh = device("clean", kept_s=3600)
+    fresh.clean_start = True
+    fresh.connect(served)
+    assert not fresh.session_present
+    fresh.subscribe("alarms/+", 1)
+    assert fresh.nothing_more()
+    fresh.client.disconnect()
+    fresh.client.loop_stop()
+    with device_at(served) as other:
+        other.publish("sensors/1", "lost")
+        other.publish("alarms/1", "kept")
+    with device_at(served, "clean", kept_s=3600) as one:
+        assert one.session_present
+        assert one.take(1) == [("alarms/1", b"kept")]
+        assert one.nothing_more()
+
+
+@VERSIONS
+def test_session_survives_a_kill(tmp_path: Path, version: object) -> None:
+    path = document(tmp_path, *ADDRESSES)
+    options = {"version": version, "kept_s": 3600}
+    with running(tmp_path / "data", "-f", str(path)) as platform:
+        with device_at(platform, "kept", **options) as one:
+            one.subscribe("sensors/+", 1)
+        with device_at(platform) as other:
+            other.publish("sensors/1", "before")
+            platform.kill()
+    with running(tmp_path / "data") as platform:
+        with device_at(platform) as other:
+            other.publish("sensors/2", "after")
+        with device_at(platform, "kept", **options) as one:
+            assert one.session_present
+            assert one.take(2) == [("sensors/1", b"before"), ("sensors/2", b"after")]
+
+
+def test_unacknowledged_message_comes_again(served: Platform) -> None:
+    one = device("silent", kept_s=3600, manual_ack=True)
+    one.connect(served)
+    one.subscribe("sensors/+", 1)
+    with device_at(served) as other:
+        other.publish("sensors/1", "again")
+    assert one.take(1) == [("sensors/1", b"again")]
+    one.client.loop_stop()
+    with device_at(served, "silent", kept_s=3600) as again:
+        assert again.take(1) == [("sensors/1", b"again")]
+    with device_at(served, "silent", kept_s=3600) as again:
+        assert again.nothing_more()
+
+
+def test_shared_subscription_divides_messages(served: Platform) -> None:
+    with device_at(served) as one, device_at(served) as other, connected(served):
+        assert one.subscribe("$share/group/sensors/#", 1) == "Granted QoS 1"
+        assert other.subscribe("$share/group/sensors/#", 1) == "Granted QoS 1"
+        for number in range(20):
+            other.publish(f"sensors/{number}", str(number))
+        found = [int(payload) for payload in (*one.waiting(), *other.waiting())]
+        while len(found) < 20:
+            found += [int(payload) for payload in (*one.waiting(), *other.waiting())]
+        assert sorted(found) == list(range(20))
