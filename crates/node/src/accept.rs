@@ -16,15 +16,16 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::command::Command;
 use crate::config::{Listener, ListenerKind};
 use crate::connection_limits::{HALF_OPEN_MAX, HalfOpen};
 use crate::error::NodeError;
 use crate::events::{EventKind, NodeEvent};
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
+use crate::socket::AcceptedSocket;
 use crate::stream::Stream;
 use crate::tls_files::TlsSource;
-use crate::worker::{AcceptedSocket, Command};
 
 const WAKE: Token = Token(usize::MAX);
 /// Connections accepted from one listener before the workers are notified.

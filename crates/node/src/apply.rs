@@ -10,9 +10,10 @@ use enmasse_router::shard::{Changes, Openings};
 use enmasse_router::table::{AddressEntry, Diff, Table};
 use serde::Serialize;
 
+use crate::command::Command;
 use crate::error::NodeError;
-use crate::node::{Node, declared, lock};
-use crate::worker::Command;
+use crate::manage::declared;
+use crate::node::{Node, Unopened, lock};
 
 /// The result of applying a Plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,9 +62,6 @@ pub enum Reason {
 
 /// Why addresses were not opened.
 type Cause = (Reason, String);
-
-/// Addresses of the Plan in force that were not opened, by uid.
-pub(crate) type Unopened = BTreeMap<String, Cause>;
 
 impl Node {
     /// Puts a Plan in force, on every worker, before it returns. Unchanged addresses are not

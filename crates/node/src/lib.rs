@@ -4,7 +4,7 @@
 //! `Node` is its interface for the owner. Modules: `accept` is the thread that accepts connections
 //! and distributes them; `worker` is a thread with its own readiness loop and one shard, which
 //! alone owns its connections; `mesh` has the rings between workers, `mailbox` the channel for rare
-//! commands; `transport` turns bytes of a socket into bytes of AMQP without I/O; `certificates` has
+//! commands (`command`); `transport` turns bytes of a socket into bytes of AMQP without I/O; `certificates` has
 //! the TLS certificates of spaces; `web_access` admits web pages by origin; `timers`, `events`,
 //! `stats`, `checks`, `creations`, `logins`, `tls_files` are named after their subjects;
 //! `fair_quota` shares a bounded number of slots. This crate has the event loops; the router makes
@@ -14,6 +14,8 @@ mod accept;
 mod apply;
 mod certificates;
 mod checks;
+mod clock;
+mod command;
 mod config;
 mod connection_limits;
 mod creations;
@@ -27,9 +29,12 @@ mod mailbox;
 mod manage;
 mod mesh;
 mod node;
+mod read_scheduler;
 mod shared;
+mod socket;
 mod stats;
 mod stream;
+mod survey;
 #[cfg(test)]
 mod testing;
 mod threads;

@@ -11,12 +11,16 @@ use enmasse_router::table::{AddressEntry, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::error::NodeError;
-use crate::node::declared;
 
 /// Largest message that `peek` returns with its body, in bytes.
 const PEEK_BYTES_MAX: u32 = 65_536;
 /// Messages of one slice at most.
 const LIMIT_MAX: usize = 1000;
+
+/// Every address of a table.
+pub(crate) fn declared(table: &Table) -> impl Iterator<Item = &Arc<AddressEntry>> {
+    table.spaces().flat_map(Space::addresses)
+}
 
 /// One slice of an operation on the messages of an address, except those that a consumer holds.
 #[derive(Clone, Debug, Deserialize)]

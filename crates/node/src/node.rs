@@ -18,9 +18,10 @@ use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Protoc
 use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
-use crate::apply::Unopened;
 use crate::certificates::{Certificates, SpaceCertificates, UnusableCertificate};
 use crate::checks::Checker;
+use crate::clock::Clock;
+use crate::command::{Command, Pending};
 use crate::config::{DummyCredentialSecret, Listener, NodeConfig};
 use crate::creations::{CreationAnswer, CreationQuestion, Creations, refused};
 use crate::error::NodeError;
@@ -28,21 +29,24 @@ use crate::events::{EventKind, EventQueue, NodeEvent};
 use crate::journal::Opened;
 use crate::logins::{LoginAnswer, LoginQuestion, Logins};
 use crate::mailbox::Mailbox;
-use crate::manage::{ManageRequest, Managed};
+use crate::manage::{ManageRequest, Managed, declared};
 use crate::mesh::Mesh;
-use crate::shared::{Clock, Shared};
+use crate::shared::Shared;
 use crate::stats::{ConnectionLine, JournalLine, NodeStats, SpaceLine};
 use crate::stream::Stream;
 use crate::threads;
 use crate::tls_files::TlsSource;
 use crate::web_access::WebRules;
-use crate::worker::{Command, Pending, Worker, WorkerSlot};
+use crate::worker::{Worker, WorkerSlot};
 
 /// How long a caller waits for a worker. A worker answers within a turn unless the machine is
 /// overloaded.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks whether workers are idle before a stop.
 const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Addresses of the Plan in force that were not opened, by uid.
+pub(crate) type Unopened = BTreeMap<String, Cause>;
 
 /// A running node. Dropping it stops it without waiting.
 pub struct Node {
@@ -448,11 +452,6 @@ fn open_journal(folder: &Path, config: &NodeConfig) -> Result<Opened, NodeError>
     let opened = Opened::at(folder, config.journal_segment_bytes, secret);
     let opened = if config.discard_unnamed { opened.and_then(Opened::without_unnamed) } else { opened };
     opened.map_err(NodeError::Journal)
-}
-
-/// Every address of a table.
-pub(crate) fn declared(table: &Table) -> impl Iterator<Item = &Arc<AddressEntry>> {
-    table.spaces().flat_map(Space::addresses)
 }
 
 /// The state shared by shards, from the configuration.

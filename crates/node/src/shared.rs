@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use enmasse_amqp::time::Time;
 use enmasse_router::shard::Protocol;
 use rustls::ServerConfig;
 
 use crate::checks::{Checker, Host};
+use crate::clock::Clock;
+use crate::command::Command;
 use crate::config::Limits;
 use crate::connection_limits::{ConnectionLimits, HalfOpen};
 use crate::creations::Creations;
@@ -17,9 +17,9 @@ use crate::events::EventQueue;
 use crate::journal::Journal;
 use crate::logins::Logins;
 use crate::mailbox::Mailbox;
+use crate::socket::AcceptedSocket;
 use crate::stream::Stream;
 use crate::web_access::WebAccess;
-use crate::worker::{AcceptedSocket, Command};
 
 /// Shared by acceptor, workers and the node itself.
 #[derive(Debug)]
@@ -81,25 +81,5 @@ impl Shared {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let web_socket = web_socket.then(|| Arc::clone(&self.web_access));
         Some(AcceptedSocket { id, stream, peer, tls, protocol, web_socket, vouched: None, claim })
-    }
-}
-
-/// The node's only clock. Each thread reads it once per turn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    /// A clock that begins now.
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn now(self) -> Time {
-        Time::from_micros(self.0.elapsed().as_micros() as u64)
-    }
-
-    /// Milliseconds since 1970.
-    pub(crate) fn time_of_day_ms() -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
     }
 }

@@ -8,8 +8,22 @@ use enmasse_router::core::{AddressKey, AddressStats, ReceiveBudget};
 use enmasse_router::table::{Space, Table};
 use serde::Serialize;
 
-use crate::journal::JournalStats;
-use crate::shared::Shared;
+/// Statistics of the journal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JournalStats {
+    /// the log's own
+    pub(crate) log: LogStats,
+    /// why it has stopped, if it has
+    pub(crate) stopped: Option<String>,
+    /// reads that failed
+    pub(crate) read_errors: u64,
+    /// a segment that is currently unreadable, and why
+    pub(crate) unreadable: Option<String>,
+    /// messages lost by damage since the start, by the uid of their address
+    pub(crate) damaged: BTreeMap<String, u64>,
+    /// messages without a declared address, since the start
+    pub(crate) unnamed: Unnamed,
+}
 
 /// Counters of one worker since its start; the first two and the last are current values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -259,44 +273,6 @@ pub(crate) struct WorkerAnswer {
     pub(crate) worker: WorkerStats,
     pub(crate) addresses: Vec<(AddressKey, AddressStats)>,
     pub(crate) queues: Vec<(AddressKey, QueueStats)>,
-}
-
-impl NodeStats {
-    pub(crate) fn assemble(shared: &Shared, budget: &ReceiveBudget, table: &Table, answers: Vec<WorkerAnswer>) -> Self {
-        let (mut counted, mut queues) = (HashMap::new(), HashMap::new());
-        let mut workers = Vec::with_capacity(answers.len());
-        for answer in answers {
-            workers.push(answer.worker);
-            counted.extend(answer.addresses);
-            queues.extend(answer.queues);
-        }
-        let (internal, notified): (Vec<&Space>, Vec<&Space>) = table.spaces().partition(|space| space.is_internal());
-        let mut addresses: Vec<AddressLine> = notified
-            .into_iter()
-            .flat_map(|space| space.addresses().map(|address| (space.name(), address)))
-            .map(|(space, address)| {
-                let stats = counted.get(&address.key).copied().unwrap_or_default();
-                let line = AddressLine::new(&address.uid, space, &address.name, &stats);
-                match queues.get(&address.key) {
-                    Some(queue) => line.with_queue(queue),
-                    None => line,
-                }
-            })
-            .collect();
-        let within = internal.iter().map(|space| u64::from(space.taken().0)).sum();
-        addresses.sort_by(|a, b| (&a.space, &a.name).cmp(&(&b.space, &b.name)));
-        Self {
-            plan_version: table.version(),
-            connections: (shared.connection_limits.count() as u64).saturating_sub(within),
-            connections_max: shared.connection_limits.count_max as u64,
-            accept_pauses: shared.accept_pauses.load(Ordering::Relaxed),
-            received_bytes: budget.held(),
-            receive_budget_bytes: budget.bytes(),
-            workers,
-            journal: shared.journal.as_ref().map(|journal| JournalLine::of(&journal.stats())),
-            addresses,
-        }
-    }
 }
 
 impl AddressLine {

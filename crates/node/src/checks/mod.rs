@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use self::line::CheckQueue;
 pub(crate) use self::line::{Host, Space};
-use crate::shared::Clock;
+use crate::clock::Clock;
 use crate::threads;
 
 /// A password to check.

@@ -23,11 +23,12 @@ use enmasse_journal::log::{
 };
 use enmasse_router::core::Digests;
 
+use crate::command::Command;
 use crate::disk::{FolderDisk, PRIVATE};
 use crate::events::EventQueue;
 use crate::mailbox::Mailbox;
+use crate::stats::JournalStats;
 use crate::threads;
-use crate::worker::Command;
 use owner::Owner;
 use reading::Reading;
 use reports::ReadReports;
@@ -72,23 +73,6 @@ pub(crate) struct Journal {
     requests: Sender<JournalRequest>,
     wanted: Sender<Wanted>,
     stats: Arc<Mutex<JournalStats>>,
-}
-
-/// Statistics of the journal.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct JournalStats {
-    /// the log's own
-    pub(crate) log: LogStats,
-    /// why it has stopped, if it has
-    pub(crate) stopped: Option<String>,
-    /// reads that failed
-    pub(crate) read_errors: u64,
-    /// a segment that is currently unreadable, and why
-    pub(crate) unreadable: Option<String>,
-    /// messages lost by damage since the start, by the uid of their address
-    pub(crate) damaged: BTreeMap<String, u64>,
-    /// messages without a declared address, since the start
-    pub(crate) unnamed: Unnamed,
 }
 
 /// An open journal whose threads have not started.

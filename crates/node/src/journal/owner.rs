@@ -10,8 +10,9 @@ use enmasse_router::core::Answer;
 
 use super::backoff::Backoff;
 use super::reports::ReadReports;
-use super::{JournalRequest, JournalStats, Mailboxes};
-use crate::worker::Command;
+use super::{JournalRequest, Mailboxes};
+use crate::command::Command;
+use crate::stats::JournalStats;
 
 /// Idle time after which the journal records how far it is durable.
 const IDLE_TIME: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use enmasse_router::core::Read;
 
 use super::reports::ReadReports;
 use super::{Mailboxes, Wanted};
+use crate::command::Command;
 use crate::disk::FolderDisk;
-use crate::worker::Command;
 
 pub(super) struct Reading {
     pub(super) reader: Reader<FolderDisk>,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use enmasse_journal::log::Fault;
 
-use super::JournalStats;
 use crate::events::{EventKind, EventQueue, NodeEvent};
+use crate::stats::JournalStats;
 
 #[derive(Debug)]
 pub(super) struct ReadReports {

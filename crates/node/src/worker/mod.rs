@@ -5,13 +5,11 @@
 //! each connection that has output with one system call; send batches. Latency under light load is
 //! one turn, and under heavy load the batches grow.
 //!
-//! `read_scheduler` chooses the next socket to read, `reading` passes bytes to the shard, `writing`
+//! `crate::read_scheduler` chooses the next socket to read, `reading` passes bytes to the shard, `writing`
 //! writes output and closes, `mail` runs commands. This file has the order of the steps.
 
 mod mail;
-mod read_scheduler;
 mod reading;
-mod socket;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -29,14 +27,14 @@ use enmasse_router::shard::{self, CommandBatch, ConnId, ConnectionWork, Load, Sh
 use mio::{Events, Poll, Token};
 use slab::Slab;
 
-pub(crate) use self::mail::{Command, Pending};
-use self::read_scheduler::ReadScheduler;
-pub(crate) use self::socket::AcceptedSocket;
-use self::socket::{Phase, Socket};
+use crate::clock::Clock;
+use crate::command::{Command, Pending};
 use crate::events::{EventKind, NodeEvent};
 use crate::mailbox::Mailbox;
 use crate::mesh::Mesh;
-use crate::shared::{Clock, Shared};
+use crate::read_scheduler::ReadScheduler;
+use crate::shared::Shared;
+use crate::socket::{Phase, Socket};
 use crate::stats::WorkerStats;
 use crate::timers::{Tick, Wheel};
 

@@ -7,10 +7,10 @@
 use enmasse_amqp::time::Time;
 use enmasse_router::shard::ConnId;
 
-use super::read_scheduler::{VISIT_NANOS, cost_of_micros, cost_of_nanos};
-use super::socket::Phase;
 use super::{READ_BYTES, Worker};
 use crate::events::EventKind;
+use crate::read_scheduler::{VISIT_NANOS, cost_of_micros, cost_of_nanos};
+use crate::socket::Phase;
 use crate::stream::Moved;
 use crate::threads::cpu_micros;
 use crate::transport::TransportError;

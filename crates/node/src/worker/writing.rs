@@ -12,9 +12,9 @@ use enmasse_amqp::time::Time;
 use enmasse_router::shard::{ConnId, ConnectionWork, OUTPUT_LOW_BYTES};
 
 use super::Worker;
-use super::read_scheduler::cost_of_nanos;
-use super::socket::{Phase, Socket};
 use crate::events::{EventKind, NodeEvent};
+use crate::read_scheduler::cost_of_nanos;
+use crate::socket::{Phase, Socket};
 use crate::stream::Moved;
 
 /// The most output that a transport encodes at once.

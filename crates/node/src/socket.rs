@@ -7,9 +7,9 @@ use enmasse_amqp::time::Time;
 use enmasse_router::shard::{ConnId, Peer, Protocol};
 use rustls::ServerConfig;
 
-use super::read_scheduler::{ReadGroup, ReadScheduler};
 use crate::checks::Host;
 use crate::connection_limits::Claim;
+use crate::read_scheduler::{ReadGroup, ReadScheduler};
 use crate::stream::Stream;
 use crate::timers::Tick;
 use crate::transport::{HandshakeResult, TransportError, Wrapping};
