@@ -325,7 +325,8 @@ impl Node {
         let (theirs, ours) = UnixStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
         let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut accepted_socket = self.shared.count_connection(stream, None, None, (Protocol::Amqp, false), None).ok_or_else(full)?;
+        let mut accepted_socket =
+            self.shared.count_connection(stream, None, None, (Protocol::Amqp, false), None).ok_or_else(full)?;
         accepted_socket.vouched = Some((space.to_owned(), user.map(str::to_owned)));
         let worker = accepted_socket.id as usize % self.shared.mailboxes.len();
         self.shared.mailboxes[worker].post([Command::Serve(accepted_socket)]);

@@ -155,7 +155,12 @@ impl Shard {
     }
 
     /// The terms of a link to stored addresses; `None`: no address is stored.
-    pub(super) fn terms(&self, id: ConnId, attach: &Attach, entries: &[Arc<AddressEntry>]) -> Result<Option<Terms>, Error> {
+    pub(super) fn terms(
+        &self,
+        id: ConnId,
+        attach: &Attach,
+        entries: &[Arc<AddressEntry>],
+    ) -> Result<Option<Terms>, Error> {
         if !entries.iter().any(|entry| entry.kind.stores()) {
             return Ok(None);
         }

@@ -5,9 +5,7 @@
 //! the hot path. Sessions, transactions and resumption exist in AMQP only: a client of MQTT never
 //! causes a call about them.
 
-use enmasse_amqp::connection::{
-    AttachReply, Connection, LinkId, Outgoing, SendError, SessionId, Tag,
-};
+use enmasse_amqp::connection::{AttachReply, Connection, LinkId, Outgoing, SendError, SessionId, Tag};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{DeliveryState, Error, Open, Outcome, SaslCode};
 

@@ -54,8 +54,8 @@ use enmasse_amqp::connection::{Config, Connection, Event};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::Error;
 
-pub use batch::CommandBatch;
 pub use crate::plan::Protocol;
+pub use batch::CommandBatch;
 pub use conn::Peer;
 pub use creating::CREATE_TIMEOUT_MS;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};

@@ -180,13 +180,7 @@ impl Shard {
 
     /// Keeps a publication as the retained message of its topic. `delivery_id`: that of the
     /// publication itself.
-    pub(super) fn retain(
-        &mut self,
-        id: ConnId,
-        publish: &Incoming<'_>,
-        entry: &Arc<AddressEntry>,
-        delivery_id: u32,
-    ) {
+    pub(super) fn retain(&mut self, id: ConnId, publish: &Incoming<'_>, entry: &Arc<AddressEntry>, delivery_id: u32) {
         let route = self.route_at(id, PUBLISHER, &entry.name, entry);
         let settled = publish.qos == QoS::AtMostOnce;
         if let Some(attachment) = self.fabric.attachments.get_mut(route.attachment) {

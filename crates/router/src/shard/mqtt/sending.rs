@@ -98,9 +98,7 @@ impl Mqtt {
             payload: &payload,
         };
         let outcome = match token.filter(|_| qos != QoS::AtMostOnce) {
-            None => {
-                machine.send_at_most_once(&Outgoing { qos: QoS::AtMostOnce, ..outgoing }).map(|()| None)
-            }
+            None => machine.send_at_most_once(&Outgoing { qos: QoS::AtMostOnce, ..outgoing }).map(|()| None),
             Some(token) => machine.send_publish(&outgoing, token).map(|packet_id| Some((packet_id, token))),
         };
         match outcome {

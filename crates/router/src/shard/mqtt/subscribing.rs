@@ -12,7 +12,7 @@ use enmasse_amqp::types::{
     Attach, Error, Fields, Role, SenderSettleMode, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, Value,
     condition,
 };
-use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Unsubscribe, PropertyId};
+use enmasse_mqtt::codec::{PacketId, PropertyId, QoS, ReasonCode, Subscribe, SubscriptionOptions, Unsubscribe};
 use enmasse_mqtt::topic::Filter;
 
 use super::codes::refused_subscription;
