@@ -31,7 +31,7 @@ AGAINST ?=
 SPARK ?= 4.3.0
 
 .PHONY: help setup build wheel run test test-rust test-python test-spark check check-all broken-rules prove bench bench-baseline bench-instructions bench-journal docs
-.PHONY: missing-native setup-dev setup-interop format fmt lint types layers tidy reference conformance lock clean
+.PHONY: missing-native setup-dev setup-interop format fmt lint types layers tidy reference conformance mqtt-broken-rules lock clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,9 @@ reference: setup-dev ## write the pages of reference into docs/reference, from t
 
 conformance: ## write docs/mqtt-conformance.md from the tests that name statements of MQTT
 	@python3 scripts/mqtt_conformance.py
+
+mqtt-broken-rules: ## break rules of MQTT one after another; a test must fail for each
+	@python3 scripts/mqtt_broken_rules.py
 
 lock: $(STAMPS)/dev ## resolve the Python dependencies anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade --quiet \

@@ -15,8 +15,12 @@ ROOT = Path(__file__).parents[1]
 STATEMENTS = ROOT / "crates/mqtt/tests/statements.txt"
 PAGE = ROOT / "docs/mqtt-conformance.md"
 
+EDITS = ROOT / "crates/mqtt/tests/broken_rules.txt"
+
 MARK = re.compile(r"\[(5|3): ([0-9.-]+)\]")
-RUST_TEST = re.compile(r"((?:^[ \t]*///[^\n]*\n)+)(?:[ \t]*#\[[^\n]*\n)*[ \t]*fn (\w+)", re.MULTILINE)
+RUST_TEST = re.compile(
+    r"((?:^[ \t]*///[^\n]*\n)+)(?:[ \t]*#\[[^\n]*\n)*[ \t]*fn (\w+)", re.MULTILINE
+)
 TITLES = {"5": "MQTT 5.0", "3": "MQTT 3.1.1"}
 
 HEAD = """# MQTT conformance
@@ -26,6 +30,16 @@ HEAD = """# MQTT conformance
 Each normative statement of the two standards by its number (`MQTT-3.1.2-3` is `3.1.2-3`), in short
 words of our own; the standard's text decides. *machine* is the crate `mqtt`, *node* what surrounds
 it. MQTT 3.1 differs from 3.1.1 in what `crates/mqtt/tests` names as such.
+"""
+
+
+BROKEN_HEAD = """
+## Rules broken on purpose
+
+`make mqtt-broken-rules` breaks each of these rules in `crates/mqtt/src`: its test must fail.
+
+| statement | broken in | test that fails |
+|---|---|---|
 """
 
 
@@ -78,7 +92,9 @@ def _python_tests() -> Iterator[tuple[str, str]]:
         if path.name == "test_mqtt_conformance.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+                "test_"
+            ):
                 yield f"{path.stem}: {node.name}", ast.get_docstring(node) or ""
 
 
@@ -90,12 +106,22 @@ def page() -> str:
         listed = [statement for statement in statements() if statement.version == version]
         tested = sum((version, statement.number) in kept for statement in listed)
         none = sum(statement.keeper == "none" for statement in listed)
-        parts.append(
-            f"\n## {title}\n\n{len(listed)} statements: {tested} with a test, {none} not applicable, "
-            f"{len(listed) - tested - none} without a test.\n\n| statement | rule | kept by | tests |\n|---|---|---|---|\n"
+        counts = (
+            f"{tested} with a test, {none} not applicable, {len(listed) - tested - none} without"
         )
-        parts.extend(_row(statement, kept.get((version, statement.number), [])) for statement in listed)
-    return "".join(parts)
+        parts.append(f"\n## {title}\n\n{len(listed)} statements: {counts} a test.\n\n")
+        parts.append("| statement | rule | kept by | tests |\n|---|---|---|---|\n")
+        parts.extend(
+            _row(statement, kept.get((version, statement.number), [])) for statement in listed
+        )
+    return "".join([*parts, BROKEN_HEAD, *map(_broken_row, EDITS.read_text().splitlines())])
+
+
+def _broken_row(line: str) -> str:
+    if line.startswith("#"):
+        return ""
+    statement, file, _, _, test = line.split("\t")
+    return f"| {statement} | `{file}` | `{test}` |\n"
 
 
 def _row(statement: Statement, names: list[str]) -> str:

@@ -127,7 +127,7 @@ class Device:
         return [(message.topic, message.payload) for message in messages]
 
     def waiting(self) -> list[bytes]:
-        """Return the payloads of the messages that have come, at least one unless none comes soon."""
+        """Return the payloads of the messages that have come; wait shortly for the first."""
         payloads = []
         while not self._messages.empty() or not payloads:
             try:

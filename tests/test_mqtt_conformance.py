@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[1]
 
 def conformance() -> ModuleType:
     """The script that writes the table."""
-    spec = importlib.util.spec_from_file_location("mqtt_conformance", ROOT / "scripts/mqtt_conformance.py")
+    spec = importlib.util.spec_from_file_location(
+        "mqtt_conformance", ROOT / "scripts/mqtt_conformance.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

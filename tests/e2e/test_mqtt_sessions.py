@@ -1,6 +1,7 @@
 """Sessions of MQTT that outlive their connections, on a platform process."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from proton import Message
@@ -23,7 +24,7 @@ def served(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @VERSIONS
-def test_session_keeps_messages_while_its_client_is_away(served: Platform, version: object) -> None:
+def test_session_keeps_messages_while_its_client_is_away(served: Platform, version: Any) -> None:
     options = {"version": version, "kept_s": 3600}
     name = f"away-{version}"
     with device_at(served, name, **options) as one:
@@ -77,7 +78,7 @@ def test_clean_start_discards_the_session_and_keeps_a_new_one(served: Platform) 
 
 
 @VERSIONS
-def test_session_survives_a_kill(tmp_path: Path, version: object) -> None:
+def test_session_survives_a_kill(tmp_path: Path, version: Any) -> None:
     path = document(tmp_path, *ADDRESSES)
     options = {"version": version, "kept_s": 3600}
     with running(tmp_path / "data", "-f", str(path)) as platform:

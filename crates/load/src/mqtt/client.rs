@@ -20,6 +20,8 @@ use super::Plan;
 const PACKET_MAX: u32 = 256 * 1024;
 /// Seconds; pings leave at half of that.
 const KEEP_ALIVE_S: u16 = 60;
+/// Filters of one SUBSCRIBE.
+const FILTERS_MAX: usize = 500;
 /// The longest sleep of a thread before it checks the phase again.
 pub(super) const TURN_MAX: Duration = Duration::from_millis(5);
 
@@ -27,8 +29,8 @@ pub(super) const TURN_MAX: Duration = Duration::from_millis(5);
 pub(super) trait Role {
     /// Its number among those of its role, and the first letter of its client identifier.
     fn name(&self) -> (char, u32);
-    /// The filter to subscribe to, if it does.
-    fn filter(&self) -> Option<String>;
+    /// The filters to subscribe to.
+    fn filters(&self) -> Vec<String>;
     /// A packet of the server on a connection that is up.
     fn packet(&mut self, frame: &Frame<'_>, now: u64, output: &mut Vec<u8>) -> Result<(), Error>;
 }
@@ -47,6 +49,8 @@ pub(super) struct Client<R> {
     plan: Arc<Plan>,
     stage: Stage,
     key: u64,
+    /// filters that are not subscribed yet
+    filters: Vec<String>,
     blocked: bool,
     last_write: u64,
 }
@@ -55,8 +59,9 @@ impl<R: Role> Client<R> {
     /// Starts to connect, watched under `key`.
     pub(super) fn start(plan: &Arc<Plan>, role: R, key: u64, poller: &Poller) -> Result<Self, Error> {
         let wire = Wire::new(plan.connect()?);
-        let mut client =
-            Self { role, wire, plan: Arc::clone(plan), stage: Stage::Connecting, key, blocked: true, last_write: 0 };
+        let (filters, plan_of) = (role.filters(), Arc::clone(plan));
+        let (stage, blocked, last_write) = (Stage::Connecting, true, 0);
+        let mut client = Self { role, wire, plan: plan_of, stage, key, filters, blocked, last_write };
         let options = &plan.options;
         let (letter, number) = client.role.name();
         // Persistent sessions keep their name, so that a later run resumes them.
@@ -118,29 +123,34 @@ impl<R: Role> Client<R> {
     fn handshake(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
         let version = self.plan.options.version;
         match (self.stage, decode(frame, version).map_err(broken)?) {
-            (Stage::Connecting, Packet::ConnAck(connack)) if connack.code == 0 => match self.role.filter() {
-                None => self.stage = Stage::Up,
-                Some(filter) => {
-                    self.stage = Stage::Subscribing;
-                    let options = SubscriptionOptions { qos: self.plan.options.qos, ..SubscriptionOptions::default() };
-                    let one = std::iter::once(Subscription { filter: &filter, options });
-                    let id = PacketId::new(1).ok_or_else(|| Error::misuse("an identifier is not 0"))?;
-                    encode_subscribe(&mut self.wire.output, id, Properties::NONE, one, version)
-                        .map_err(|error| Error::invalid(error.to_string()))?;
-                }
-            },
+            (Stage::Connecting, Packet::ConnAck(connack)) if connack.code == 0 => self.subscribe(),
             (Stage::Connecting, Packet::ConnAck(connack)) => {
-                return Err(Error::denied(format!("CONNECT was answered with {:#04x}", connack.code)));
+                Err(Error::denied(format!("CONNECT was answered with {:#04x}", connack.code)))
             }
-            (Stage::Subscribing, Packet::SubAck(suback)) => match suback.codes().next() {
-                Some(code) if !code.is_error() => self.stage = Stage::Up,
-                code => return Err(Error::denied(format!("SUBSCRIBE was answered with {code:?}"))),
+            (Stage::Subscribing, Packet::SubAck(suback)) => match suback.codes().find(|code| code.is_error()) {
+                None => self.subscribe(),
+                Some(code) => Err(Error::denied(format!("SUBSCRIBE was answered with {code:?}"))),
             },
             // Retained messages may precede SUBACK (3.8.4).
-            (Stage::Subscribing, Packet::Publish(_)) => {}
-            (_, packet) => return Err(Error::peer(format!("unexpected packet {packet:?}"))),
+            (Stage::Subscribing, Packet::Publish(_)) => Ok(()),
+            (_, packet) => Err(Error::peer(format!("unexpected packet {packet:?}"))),
         }
-        Ok(())
+    }
+
+    /// Subscribes to the next filters; without any the connection is up.
+    fn subscribe(&mut self) -> Result<(), Error> {
+        if self.filters.is_empty() {
+            (self.stage, self.filters) = (Stage::Up, Vec::new());
+            return Ok(());
+        }
+        self.stage = Stage::Subscribing;
+        let rest = self.filters.split_off(self.filters.len().min(FILTERS_MAX));
+        let chunk = std::mem::replace(&mut self.filters, rest);
+        let options = SubscriptionOptions { qos: self.plan.options.qos, ..SubscriptionOptions::default() };
+        let subscriptions = chunk.iter().map(|filter| Subscription { filter, options });
+        let id = PacketId::new(1).ok_or_else(|| Error::misuse("an identifier is not 0"))?;
+        encode_subscribe(&mut self.wire.output, id, Properties::NONE, subscriptions, self.plan.options.version)
+            .map_err(|error| Error::invalid(error.to_string()))
     }
 
     /// Writes pending output, and watches for writability if some remains.

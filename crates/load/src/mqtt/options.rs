@@ -43,6 +43,8 @@ pub struct MqttOptions {
     pub publishers: u32,
     /// subscribing connections; every subscriber of a topic gets each of its messages
     pub subscribers: u32,
+    /// wildcard filters of one more connection, which match no message
+    pub wildcards: u32,
     /// connections of `Idle`
     pub connections: u32,
     /// bytes of a body, at least `BODY_MIN`
@@ -83,6 +85,7 @@ impl Default for MqttOptions {
             topics: 1,
             publishers: 1,
             subscribers: 1,
+            wildcards: 0,
             connections: 0,
             body: 100,
             retain: false,
@@ -117,6 +120,11 @@ const TABLE: &[Entry] = &[
     Entry { name: "topics", help: "number of topics that %d makes", set: |o, v| number(&mut o.topics, v, 1) },
     Entry { name: "publishers", help: "publishing connections", set: |o, v| number(&mut o.publishers, v, 0) },
     Entry { name: "subscribers", help: "subscribing connections", set: |o, v| number(&mut o.subscribers, v, 0) },
+    Entry {
+        name: "wildcards",
+        help: "wildcard filters of one more connection",
+        set: |o, v| number(&mut o.wildcards, v, 0),
+    },
     Entry { name: "connections", help: "idle connections", set: |o, v| number(&mut o.connections, v, 0) },
     Entry { name: "body", help: "bytes of a body, 28 at least", set: set_body },
     Entry { name: "retain", help: "true: publish retained messages", set: |o, v| flag(&mut o.retain, v) },

@@ -104,8 +104,8 @@ impl Role for Publisher {
         ('p', self.number)
     }
 
-    fn filter(&self) -> Option<String> {
-        None
+    fn filters(&self) -> Vec<String> {
+        Vec::new()
     }
 
     #[inline]

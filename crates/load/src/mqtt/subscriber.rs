@@ -16,6 +16,8 @@ use crate::stamp::Stamp;
 pub(super) struct Subscriber {
     plan: Arc<Plan>,
     number: u32,
+    /// filters that match no message, instead of its own
+    wildcards: u32,
     /// the next sequence number, by publisher
     next: Vec<u64>,
     pub(super) received: u64,
@@ -34,11 +36,17 @@ impl Subscriber {
         Self { next, latency: Some(latency_histogram()), ..Self::idle(plan, number) }
     }
 
+    /// One with many wildcard filters that match no message.
+    pub(super) fn with_wildcards(plan: &Arc<Plan>) -> Self {
+        Self { wildcards: plan.options.wildcards, ..Self::idle(plan, plan.options.subscribers) }
+    }
+
     /// One that receives nothing.
     pub(super) fn idle(plan: &Arc<Plan>, number: u32) -> Self {
         Self {
             plan: Arc::clone(plan),
             number,
+            wildcards: 0,
             next: Vec::new(),
             received: 0,
             bytes: 0,
@@ -54,8 +62,12 @@ impl Role for Subscriber {
         ('s', self.number)
     }
 
-    fn filter(&self) -> Option<String> {
-        Some(self.plan.options.filter_of(self.number))
+    fn filters(&self) -> Vec<String> {
+        match self.wildcards {
+            0 => vec![self.plan.options.filter_of(self.number)],
+            // None of them matches a topic of the load.
+            count => (0..count).map(|number| format!("wild/{number}/+/x")).collect(),
+        }
     }
 
     #[inline]

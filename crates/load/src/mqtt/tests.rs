@@ -44,6 +44,13 @@ fn every_subscriber_gets_every_message() {
 }
 
 #[test]
+fn filters_are_subscribed_in_chunks() {
+    // The echo sends each message to every connection with a subscription.
+    let report = report(&[("wildcards", "1234"), ("filter", "bench/+")]);
+    assert_eq!(report["totals"]["received"], report["totals"]["sent"]);
+}
+
+#[test]
 fn a_rate_is_kept_and_timed() {
     let report = report(&[("rate", "2000"), ("qos", "1")]);
     assert_complete(&report, 1);

@@ -282,7 +282,10 @@ struct Received {
 }
 
 fn receive(plan: &Arc<Plan>, counters: &Counters) -> Result<Received, Error> {
-    let subscribers = (0..plan.options.subscribers).map(|number| Subscriber::new(plan, number)).collect();
+    let mut subscribers: Vec<_> = (0..plan.options.subscribers).map(|number| Subscriber::new(plan, number)).collect();
+    if plan.options.wildcards > 0 {
+        subscribers.push(Subscriber::with_wildcards(plan));
+    }
     let mut clients = Clients::start(plan, subscribers)?;
     loop {
         clients.turn(TURN_MAX)?;

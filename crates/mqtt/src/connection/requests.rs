@@ -57,7 +57,7 @@ const CAPACITY_KEPT: usize = 256;
 
 impl Requests {
     /// Begins a connection. Messages of an earlier one do not count against the receive maximum,
-    /// as the client's quota begins anew (4.9).
+    /// as the client's quota is full again (4.9).
     pub(super) fn begin(&mut self, received: &[PacketId]) {
         *self = Self::default();
         self.by_id.extend(received.iter().map(|id| (id.get(), Request::Received { counted: false })));

@@ -43,7 +43,7 @@ impl Timers {
         self.received = self.now;
     }
 
-    /// Records whether the machine reads; when it reads again, the keep-alive begins anew.
+    /// Records whether the machine reads; when it reads again, the keep-alive begins again.
     #[inline]
     pub(super) fn set_owed(&mut self, owed: bool) {
         if self.owed != owed {
@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// Records whether the driver reads the client's input. The keep-alive of a connection whose
-    /// input is paused does not run, and begins anew when it is read again.
+    /// input is paused does not run, and begins again when reading does.
     pub fn set_reading(&mut self, now: Time, reading: bool) {
         self.timers.now = now;
         self.timers.paused = !reading;

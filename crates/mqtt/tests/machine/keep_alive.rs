@@ -97,7 +97,7 @@ fn a_client_whose_answer_is_owed_is_not_silent() {
     assert_eq!(peer.send(&[]), []);
     assert_eq!(peer.machine.poll_timeout(), None);
     peer.machine.answer_publish(crate::peer::id(1), ReasonCode::Success, "").unwrap();
-    // The answer alone begins it anew, though nothing is read.
+    // The answer alone begins it again, though nothing is read.
     peer.pass_millis(100_000);
     assert!(!ends_after(&mut peer, 0));
     assert_eq!(peer.machine.poll_timeout(), Some(peer.now.plus_millis(15_000)));

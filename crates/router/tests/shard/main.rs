@@ -8,6 +8,7 @@ mod departing;
 mod guessing;
 mod large;
 mod management;
+mod mqtt;
 mod net;
 mod pacing;
 mod plans;

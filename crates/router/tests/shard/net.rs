@@ -15,8 +15,8 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, ReceiveBudget, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
-    ConnId, DynamicNodes, Entropy, Fact, InputProgress, LinkNames, Load, LoginSubject, Peer, Request, Shard, Shared,
-    WantedAddress,
+    ConnId, DynamicNodes, Entropy, Fact, InputProgress, LinkNames, Load, LoginSubject, Peer, Protocol, Request, Shard,
+    Shared, WantedAddress,
 };
 use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
@@ -57,9 +57,19 @@ pub(crate) struct Client {
     pub(crate) keeps: bool,
 }
 
+/// A client of MQTT, as bytes.
+pub(crate) struct Device {
+    server: (usize, ConnId),
+    to_server: Vec<u8>,
+    pub(crate) received: Vec<u8>,
+    wanted: bool,
+    pub(crate) finished: bool,
+}
+
 pub(crate) struct Net {
     pub(crate) shards: Vec<Shard>,
     pub(crate) clients: Vec<Client>,
+    pub(crate) devices: Vec<Device>,
     pub(crate) facts: Vec<Fact>,
     /// the service's answer to every request
     pub(crate) judge: Judged,
@@ -118,6 +128,7 @@ impl Net {
         Self {
             shards,
             clients: Vec::new(),
+            devices: Vec::new(),
             facts: Vec::new(),
             judge: Judged::Wrong("no answer".to_owned()),
             requested: Vec::new(),
@@ -180,6 +191,30 @@ impl Net {
                 self.shards[shard].timeout(self.now, id);
             }
         }
+        self.run();
+    }
+
+    /// A client of MQTT, connected to `shard`.
+    pub(crate) fn device(&mut self, shard: usize) -> usize {
+        let peer = Peer { loopback: true, protocol: Protocol::Mqtt, ..Peer::default() };
+        let id = self.shards[shard].connect(self.now, &peer);
+        let server = (shard, id);
+        let device = Device { server, to_server: Vec::new(), received: Vec::new(), wanted: true, finished: false };
+        self.devices.push(device);
+        self.devices.len() - 1
+    }
+
+    /// A client of MQTT sends bytes.
+    pub(crate) fn tell(&mut self, device: usize, bytes: &[u8]) {
+        self.devices[device].to_server.extend_from_slice(bytes);
+        self.run();
+    }
+
+    /// The socket of a client of MQTT breaks.
+    pub(crate) fn cut_device(&mut self, device: usize) {
+        let (shard, id) = self.devices[device].server;
+        self.devices[device].finished = true;
+        self.shards[shard].closed(id);
         self.run();
     }
 
@@ -481,6 +516,9 @@ impl Net {
             for index in 0..self.clients.len() {
                 moved |= self.dispatch_backlog(index);
             }
+            for index in 0..self.devices.len() {
+                moved |= self.dispatch_device(index);
+            }
             moved |= self.turn();
             if !moved {
                 return;
@@ -497,6 +535,18 @@ impl Net {
         let bytes = std::mem::take(&mut client.to_server);
         let used = self.shards[shard].input(self.now, id, &bytes);
         self.clients[index].to_server.splice(0..0, bytes[used..].iter().copied());
+        used > 0
+    }
+
+    fn dispatch_device(&mut self, index: usize) -> bool {
+        let device = &mut self.devices[index];
+        let (shard, id) = device.server;
+        if device.finished || !device.wanted || device.to_server.is_empty() {
+            return false;
+        }
+        let bytes = std::mem::take(&mut device.to_server);
+        let used = self.shards[shard].input(self.now, id, &bytes);
+        self.devices[index].to_server.splice(0..0, bytes[used..].iter().copied());
         used > 0
     }
 
@@ -522,6 +572,15 @@ impl Net {
             let attentions: Vec<_> = std::iter::from_fn(|| self.shards[shard].dirty()).collect();
             for attention in attentions {
                 let Some(output) = self.shards[shard].output(attention.conn) else { continue };
+                let device = self.devices.iter_mut().find(|device| device.server == (shard, attention.conn));
+                if let Some(device) = device {
+                    moved |= attention.wants_read && !device.wanted || !output.is_empty();
+                    device.wanted = attention.wants_read;
+                    device.finished = attention.finished;
+                    device.received.append(output);
+                    self.shards[shard].written(attention.conn);
+                    continue;
+                }
                 let Some(client) = self.clients.iter_mut().find(|client| client.server == (shard, attention.conn))
                 else {
                     continue;

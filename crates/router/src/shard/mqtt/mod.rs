@@ -30,7 +30,7 @@ use enmasse_amqp::connection::{LinkId, SendError as LinkError};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Outcome, SaslCode, condition};
 use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode, UserProperties, Version};
-use enmasse_mqtt::connection::{Accept, Closed, Config, Connection, InFlight};
+use enmasse_mqtt::connection::{Accept, Closed, Config, Connection};
 
 use crate::core::AddressKind;
 use crate::table::AddressEntry;
@@ -491,7 +491,11 @@ impl Mqtt {
             ..Accept::default()
         };
         // An error means that the connection has ended in the meantime.
-        let _ = self.machine.accept(now, &accept, &InFlight::default());
+        let resumed = std::mem::take(&mut self.session.resumed);
+        let _ = self.machine.accept(now, &accept, &resumed);
+        for delivery in resumed.outgoing {
+            let _ = self.machine.release(delivery.packet_id);
+        }
     }
 
     /// The error of the end of a connection, for its last fact.

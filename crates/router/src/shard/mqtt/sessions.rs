@@ -13,6 +13,7 @@ use enmasse_amqp::types::{
     Attach, Body, Error, Header, Message, Properties, Source, TerminusDurability, TerminusExpiryPolicy, condition,
 };
 use enmasse_mqtt::codec::{PacketId, ReasonCode};
+use enmasse_mqtt::connection::{InFlight, Stage};
 use enmasse_mqtt::session::{Session, StoredSubscription, StoredWill};
 use enmasse_mqtt::topic::Filter;
 
@@ -54,6 +55,10 @@ pub(super) struct SessionState {
     pub(super) will: Option<Box<StoredWill>>,
     /// the record has the will
     stored_will: bool,
+    /// packet ids of QoS 2 that its last connection left behind
+    pub(super) left: InFlight,
+    /// those that this connection continues with
+    pub(super) resumed: InFlight,
 }
 
 /// What waits until a record is on disk.
@@ -121,8 +126,8 @@ impl Mqtt {
         Session {
             expiry_s: self.session.expiry_s,
             subscriptions: self.filters.iter().map(subscription).collect(),
+            in_flight: self.session.left.clone(),
             will: self.session.will.as_deref().cloned(),
-            ..Session::default()
         }
     }
 
@@ -245,6 +250,9 @@ impl Shard {
             mqtt.restore(record);
         }
         let (is_recorded, keeps) = (mqtt.session.is_recorded, expiry_s > 0 || mqtt.session.will.is_some());
+        if let Some(record) = found.as_ref().filter(|_| present) {
+            mqtt.session.resumed = record.in_flight.clone();
+        }
         let discards = found.is_some() && !present;
         mqtt.session.discards = discards;
         let Some(login) = mqtt.login.as_mut() else { return };
@@ -366,7 +374,13 @@ impl Shard {
         if let Some(expiry_s) = expiry_s {
             session.expiry_s = expiry_s.min(bounds.unwrap_or(0));
         }
-        let changed = session.expiry_s != before || session.stored_will && session.will.is_none();
+        // A message that the client has not confirmed returns to its subscription; of one that it has
+        // confirmed, and of those that it has sent, the packet ids stay in use (4.4).
+        let mut left = mqtt.machine.take_in_flight();
+        left.outgoing.retain(|delivery| delivery.stage == Stage::Received);
+        let has_left = !left.outgoing.is_empty() || !left.received.is_empty();
+        session.left = left;
+        let changed = session.expiry_s != before || session.stored_will && session.will.is_none() || has_left;
         if session.expiry_s == 0 {
             self.end_filters(id);
             return self.end_record(id);

@@ -1,0 +1,149 @@
+//! Clients of MQTT and of AMQP at one node (`docs/contracts.md` 10, decision 95), as bytes.
+
+use enmasse_mqtt::codec::{
+    Ack, Connect, Packet, PacketId, Properties, Publish, PublishProperties, QoS, ReasonCode, Subscription,
+    SubscriptionOptions, Version, decode, encode_connect, encode_publish, encode_subscribe, fixed,
+};
+
+use crate::net::{Net, message_to};
+use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
+
+/// A connected client of MQTT 5.0.
+fn device(net: &mut Net, shard: usize, client_id: &str) -> usize {
+    let device = net.device(shard);
+    let connect = Connect {
+        version: Version::V5,
+        clean_start: true,
+        keep_alive_s: 0,
+        client_id,
+        will: None,
+        user: None,
+        password: None,
+        properties: Properties::NONE,
+    };
+    let mut bytes = Vec::new();
+    encode_connect(&mut bytes, &connect).expect("it has an encoding");
+    net.tell(device, &bytes);
+    let (code, _) = answers(net, device);
+    assert_eq!(code, [("connack", ReasonCode::Success.as_u8())]);
+    device
+}
+
+/// The packets that a client has received since the last look: answers by kind and code, and the
+/// topics and payloads of messages.
+fn answers(net: &mut Net, device: usize) -> (Vec<(&'static str, u8)>, Vec<(String, Vec<u8>)>) {
+    let bytes = std::mem::take(&mut net.devices[device].received);
+    let (mut answers, mut messages) = (Vec::new(), Vec::new());
+    let mut rest = &bytes[..];
+    while let Some((frame, length)) = fixed::split(rest, u32::MAX).expect("the node sends packets") {
+        match decode(&frame, Version::V5).expect("the node sends packets of the standard") {
+            Packet::ConnAck(connack) => answers.push(("connack", connack.code)),
+            Packet::Ack(Ack { code, .. }) => answers.push(("puback", code.as_u8())),
+            Packet::SubAck(suback) => answers.extend(suback.codes().map(|code| ("suback", code.as_u8()))),
+            Packet::Disconnect(disconnect) => answers.push(("disconnect", disconnect.code.as_u8())),
+            Packet::Publish(publish) => messages.push((publish.topic.to_owned(), publish.payload.to_vec())),
+            other => panic!("unexpected: {other:?}"),
+        }
+        rest = &rest[length..];
+    }
+    assert_eq!(rest, b"");
+    (answers, messages)
+}
+
+fn publish(net: &mut Net, device: usize, topic: &str, payload: &[u8], packet_id: u16) {
+    let publish = Publish {
+        dup: false,
+        qos: if packet_id == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce },
+        retain: false,
+        topic,
+        packet_id: PacketId::new(packet_id),
+        properties: PublishProperties::default(),
+        payload,
+    };
+    let mut bytes = Vec::new();
+    encode_publish(&mut bytes, &publish, &[], Version::V5, u32::MAX).expect("it has an encoding");
+    net.tell(device, &bytes);
+}
+
+fn subscribe(net: &mut Net, device: usize, filter: &str) -> u8 {
+    let options = SubscriptionOptions { qos: QoS::AtLeastOnce, ..SubscriptionOptions::default() };
+    let id = PacketId::new(1).expect("not 0");
+    let mut bytes = Vec::new();
+    let filters = std::iter::once(Subscription { filter, options });
+    encode_subscribe(&mut bytes, id, Properties::NONE, filters, Version::V5).expect("it has an encoding");
+    net.tell(device, &bytes);
+    match answers(net, device).0[..] {
+        [("suback", code)] => code,
+        ref other => panic!("unexpected: {other:?}"),
+    }
+}
+
+#[test]
+fn message_crosses_between_protocols_and_shards_and_its_outcome_returns() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (device(&mut net, producer, "one"), pinned(&mut net, consumer));
+        let into = net.receiver(receiver, "anycast", 10);
+        publish(&mut net, sender, "anycast", b"hello", 7);
+        let (id, message) = net.messages(receiver).remove(0);
+        assert!(message.ends_with(b"hello"));
+        assert_eq!(answers(&mut net, sender).0, [], "the consumer has not answered");
+        net.settle(receiver, into, id, &accepted());
+        assert_eq!(answers(&mut net, sender).0, [("puback", ReasonCode::Success.as_u8())]);
+    }
+}
+
+#[test]
+fn subscription_gets_what_amqp_and_mqtt_clients_send_below_its_filter() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (one, other) = (device(&mut net, consumer, "one"), device(&mut net, producer, "other"));
+        assert_eq!(subscribe(&mut net, one, "multicast/+/a"), ReasonCode::GrantedQoS1.as_u8());
+        publish(&mut net, other, "multicast/1/a", b"mqtt", 0);
+        publish(&mut net, other, "multicast/1/b", b"not", 0);
+        let sender = pinned(&mut net, producer);
+        let out = net.sender(sender, Some("multicast/2/a"));
+        net.send(sender, out, &message_to("multicast/2/a", None, b"amqp"), true);
+        let expected = [("multicast/1/a".to_owned(), b"mqtt".to_vec()), ("multicast/2/a".to_owned(), b"amqp".to_vec())];
+        assert_eq!(answers(&mut net, one).1, expected);
+    }
+}
+
+#[test]
+fn client_id_is_taken_over_on_every_layout_of_shards() {
+    for (shards, first, second) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let one = device(&mut net, first, "same");
+        device(&mut net, second, "same");
+        assert_eq!(answers(&mut net, one).0, [("disconnect", ReasonCode::SessionTakenOver.as_u8())]);
+        assert!(net.devices[one].finished);
+    }
+}
+
+#[test]
+fn unknown_topics_and_filters_are_answered_with_the_codes_of_the_contracts() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let one = device(&mut net, 0, "one");
+    for (topic, code) in [
+        ("nowhere", ReasonCode::TopicNameInvalid),
+        ("$SYS/x", ReasonCode::TopicNameInvalid),
+        ("multicast", ReasonCode::NoMatchingSubscribers),
+        ("anycast", ReasonCode::QuotaExceeded),
+    ] {
+        publish(&mut net, one, topic, b"x", 1);
+        assert_eq!(answers(&mut net, one).0, [("puback", code.as_u8())], "{topic}");
+    }
+    assert_eq!(subscribe(&mut net, one, "nowhere/#"), ReasonCode::TopicFilterInvalid.as_u8());
+    assert_eq!(subscribe(&mut net, one, "anycast"), ReasonCode::GrantedQoS1.as_u8());
+}
+
+#[test]
+fn broken_packet_ends_its_connection_and_no_other() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let (one, other) = (device(&mut net, 0, "one"), device(&mut net, 0, "other"));
+    net.tell(one, &[0x36, 2, 0, 0]);
+    assert_eq!(answers(&mut net, one).0, [("disconnect", ReasonCode::MalformedPacket.as_u8())]);
+    assert!(net.devices[one].finished && !net.devices[other].finished);
+    net.cut_device(one);
+    assert_eq!(subscribe(&mut net, other, "multicast"), ReasonCode::GrantedQoS1.as_u8());
+}
