@@ -7,6 +7,7 @@ import httpx2
 from starlette.types import ASGIApp
 
 from doubles import TestClock
+from enmasse.api.console.files import ConsoleFiles
 from enmasse.control import Manager
 from enmasse.store import MemoryStore
 from fake_engine import FakeEngine
@@ -28,6 +29,7 @@ class Served:
     engine: FakeEngine
     manager: Manager
     clock: TestClock
+    console_files: ConsoleFiles
     ready: bool = True
 
     async def settle(self) -> None:

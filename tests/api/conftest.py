@@ -10,6 +10,8 @@ import pytest
 from asgi_platform import TOKEN, Served
 from doubles import TestClock
 from enmasse.api import Platform, create_app
+from enmasse.api.console.files import ConsoleFiles
+from enmasse.api.console.routes import ConsoleOptions
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission, Manager
@@ -51,14 +53,22 @@ async def served(trail: RotatedFile, logins: RotatedFile) -> AsyncIterator[Serve
         is_ready=lambda: served.ready,
     )
     hosts = ["localhost", "mq.example.com"]
-    app = create_app(platform, token=TOKEN, hosts=hosts, trail=trail, logins=logins)
+    files = ConsoleFiles()
+    app = create_app(
+        platform,
+        token=TOKEN,
+        hosts=hosts,
+        trail=trail,
+        logins=logins,
+        console=ConsoleOptions(files=files),
+    )
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     running = asyncio.ensure_future(manager.run())
     async with httpx2.AsyncClient(
         transport=transport, base_url="http://localhost", headers=headers
     ) as http:
-        served = Served(http, app, store, engine, manager, clock)
+        served = Served(http, app, store, engine, manager, clock, files)
         yield served
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -14,6 +14,8 @@ from starlette.types import ASGIApp
 from enmasse.api.access.guard import Guard
 from enmasse.api.access.reviews import AccessReviews, while_allowed
 from enmasse.api.backups import BackupPages
+from enmasse.api.console.headers import ConsoleHeaders
+from enmasse.api.console.routes import Console, ConsoleOptions
 from enmasse.api.discovery import (
     ACCESS_VERSION,
     DEFINITIONS,
@@ -64,13 +66,17 @@ def create_app(
     trail: RotatedFile | None = None,
     logins: RotatedFile | None = None,
     exposed: bool = False,
+    console: ConsoleOptions | None = None,
 ) -> ASGIApp:
     """Return the ASGI application of a platform.
 
     `token` is the owner's, in addition to those in the store; `hosts` are the accepted host names,
     in addition to IP addresses. `trail` is the audit trail of requests; `logins` has the logins of
     messaging clients. `exposed`: other machines can connect and are served over TLS only.
+    `console` has the settings of the web console.
     """
+    callers = Callers(platform.store, token, platform.clock)
+    face = Console(platform, callers, console or ConsoleOptions())
     app = Starlette(
         routes=[
             # Most frequent first: the router tries routes in order.
@@ -78,6 +84,7 @@ def create_app(
             *_operations(platform),
             *_pages(platform, trail, logins),
             *_discovery(),
+            *face.routes(),
         ],
         exception_handlers={
             EnMasseError: handle_error,
@@ -85,10 +92,17 @@ def create_app(
             Exception: _handle_bug,
         },
     )
-    callers = Callers(platform.store, token, platform.clock)
-    guarded = Guard(app, callers=callers, hosts=hosts, exposed=exposed)
+    guarded: ASGIApp = Guard(
+        app,
+        callers=callers,
+        identification=face.identification,
+        hosts=hosts,
+        exposed=exposed,
+    )
+    if trail is not None:
+        guarded = Audit(guarded, trail, platform.clock)
     # The audit trail reads responses, so compression comes after it.
-    return Compression(Audit(guarded, trail, platform.clock) if trail is not None else guarded)
+    return Compression(ConsoleHeaders(guarded))
 
 
 def _pages(

@@ -45,6 +45,7 @@ BY_CODE: dict[str, Answer] = {
     Code.VERSION_AHEAD: Answer(504, "Timeout"),
     Code.PATCH_UNSUPPORTED: Answer(415, "UnsupportedMediaType"),
     Code.TOKEN_REQUIRED: Answer(401, "Unauthorized"),
+    Code.LOGIN_REFUSED: Answer(401, "Unauthorized"),
     Code.VERB_REFUSED: Answer(405, "MethodNotAllowed"),
     Code.ALREADY_EXISTS: Answer(409, "AlreadyExists"),
     Code.VERSION_EXPIRED: Answer(410, "Expired"),

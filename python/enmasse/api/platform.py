@@ -1,6 +1,6 @@
 """The parts of the platform that the API uses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from enmasse.api.monitoring.statistics import Statistics
@@ -26,6 +26,9 @@ class Platform:
     clock: Clock
     is_ready: Callable[[], bool]
     """Whether everything declared at start is served."""
+
+    endpoints: Callable[[], Mapping[str, object]] = dict
+    """Host and port of every listener, by its kind."""
 
     data: Callable[[], DataDir | None] = lambda: None
     """The data folder, if this process holds the messages."""

@@ -63,6 +63,9 @@ class Code(StrEnum):
     VERB_REFUSED = "E2003", "the path does not support the method"
     TLS_REQUIRED = "E2004", "another machine used the API without TLS"
     PLAN_WITHHELD = "E2005", "the namespace may not use the plan"
+    CSRF_TOKEN_REQUIRED = "E2006", "a change of a console session lacks its CSRF token"
+    ORIGIN_REFUSED = "E2007", "a page of another origin used a console session"
+    LOGIN_REFUSED = "E2008", "the token or code of a login is wrong, used or expired"
 
     NOT_FOUND = "E3000", "it does not exist"
     RESOURCE_MISSING = "E3001", "the resource does not exist"
