@@ -158,9 +158,7 @@ async def test_a_forged_callback_is_refused(
         assert (await page.http.get(SESSION)).status_code == 401
 
 
-async def test_a_silent_provider_is_reported(
-    federated: Served, provider: IdentityProvider
-) -> None:
+async def test_a_silent_provider_is_reported(federated: Served, provider: IdentityProvider) -> None:
     provider.silent = True
     async with browser(federated.app) as page:
         answer = await page.http.get("/console/oidc/start")
@@ -168,9 +166,7 @@ async def test_a_silent_provider_is_reported(
         assert (await page.log_in(token="the-token")).status_code == 201
 
 
-async def test_the_api_accepts_access_tokens(
-    federated: Served, provider: IdentityProvider
-) -> None:
+async def test_the_api_accepts_access_tokens(federated: Served, provider: IdentityProvider) -> None:
     async with federated.client() as http:
         for audience, status in (("enmasse", 200), ("account", 401)):
             token = provider.token(aud=audience, **holding("tenant-view:default"))
@@ -203,7 +199,14 @@ def test_roles_of_a_claim() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["https://evil.example/", "//evil.example/console/", "/console/\\evil", "/x", "", "/console/\n"],
+    [
+        "https://evil.example/",
+        "//evil.example/console/",
+        "/console/\\evil",
+        "/x",
+        "",
+        "/console/\n",
+    ],
 )
 def test_a_login_ends_within_the_console(path: str) -> None:
     assert path_within(path) == "/console/"

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import structlog
 import yaml
+from starlette.types import ASGIApp
 
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.monitoring.statistics import Statistics
@@ -34,6 +35,7 @@ from enmasse.base.service_manager import ServiceManager
 from enmasse.base.settings import KUBERNETES, SQLITE, Settings
 from enmasse.cli.connect.network import check_host, names_of, platform_names, url
 from enmasse.cli.resources.files import load_files
+from enmasse.cli.serve.console import console_options
 from enmasse.cli.serve.hints import SuggestedAddress, suggested_address
 from enmasse.cli.serve.leader import Certificates, Endpoint, Leader
 from enmasse.control import Admission
@@ -63,8 +65,11 @@ class Ready:
 
     def document(self) -> dict[str, object]:
         """Return it as plain data."""
-        endpoints = {name: place._asdict() for name, place in self.endpoints.items()}
-        return {"ready": True, "pid": self.pid, "endpoints": endpoints}
+        return {"ready": True, "pid": self.pid, "endpoints": self.places()}
+
+    def places(self) -> dict[str, object]:
+        """Return the host and port of every listener as plain data."""
+        return {name: place._asdict() for name, place in self.endpoints.items()}
 
 
 async def serve(
@@ -112,6 +117,7 @@ async def serve(
             Statistics(engine, clock),
             clock,
             process.is_ready,
+            endpoints=lambda: Ready(0, endpoints).places(),
             data=lambda: data if engine.leads else None,
         )
         tls, token = certificates.ensure(), ensure_token(data.token)
@@ -122,10 +128,9 @@ async def serve(
             trail=trail,
             logins=logins,
             exposed=is_exposed(settings),
+            console=console_options(settings),
         )
-        for kind, listener in listening(stack, settings):
-            endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
-            process.servers.append(Server(app, listener, tls=tls if kind == "https" else None))
+        endpoints |= process.listen(app, listening(stack, settings), settings.host, tls)
         leader.serves_pages_at(endpoints)
         write_kubeconfig(data, endpoints.get("https"), tls, token)
         ready = ready_of(endpoints, store, settings)
@@ -134,9 +139,9 @@ async def serve(
         async def take_over() -> None:
             started, places = await leader.start()
             engine.activate(started)
-            both = Ready(os.getpid(), places | endpoints)
-            data.write_endpoint(both.document())
-            service_manager.status(status_of(both, leads=True))
+            endpoints.update(places)
+            data.write_endpoint(Ready(os.getpid(), endpoints).document())
+            service_manager.status(status_of(Ready(os.getpid(), endpoints), leads=True))
 
         def tell_ready() -> None:
             announce(ready)
@@ -298,6 +303,20 @@ class _Process:
         self._stopping = stopping
         self._service_manager = service_manager
         self._failure: EnMasseError | None = None
+
+    def listen(
+        self,
+        app: ASGIApp,
+        listeners: Iterator[tuple[str, socket.socket]],
+        host: str,
+        tls: TlsFiles,
+    ) -> dict[str, Endpoint]:
+        """Add a server for each listener; return their endpoints."""
+        endpoints = {}
+        for kind, listener in listeners:
+            endpoints[kind] = Endpoint(host, listener.getsockname()[1])
+            self.servers.append(Server(app, listener, tls=tls if kind == "https" else None))
+        return endpoints
 
     def is_ready(self) -> bool:
         """Whether the process serves and is not stopping."""
