@@ -27,6 +27,8 @@ from enmasse.api.discovery import (
 from enmasse.api.errors import error_response, handle_error
 from enmasse.api.http.compression import Compression
 from enmasse.api.kinds import SERVED, of_group_version
+from enmasse.api.live.overview import OverviewPages
+from enmasse.api.live.stream import SamplePages
 from enmasse.api.openapi import v2
 from enmasse.api.openapi.v3 import OpenApiPages
 from enmasse.api.operations import OperationHandlers
@@ -82,6 +84,7 @@ def create_app(
             # Most frequent first: the router tries routes in order.
             *_kinds(platform),
             *_operations(platform),
+            *_live(platform),
             *_pages(platform, trail, logins),
             *_discovery(),
             *face.routes(),
@@ -155,6 +158,19 @@ def _operations(platform: Platform) -> list[Route]:
             methods=["POST"],
         )
         for operation in Operation
+    ]
+
+
+def _live(platform: Platform) -> list[Route]:
+    """Return the routes of what the node reports, in a namespace and in all."""
+    pages = {
+        "samples": SamplePages(platform).samples,
+        "overview": OverviewPages(platform).overview,
+    }
+    return [
+        Route(f"{base}/{name}", page)
+        for name, page in pages.items()
+        for base in (BASE, f"{BASE}/namespaces/{{namespace}}")
     ]
 
 
