@@ -29,9 +29,10 @@ from enmasse.api.http.compression import Compression
 from enmasse.api.kinds import SERVED, of_group_version
 from enmasse.api.live.overview import OverviewPages
 from enmasse.api.live.stream import SamplePages
+from enmasse.api.messages.operations import OperationHandlers
+from enmasse.api.messages.send import SendHandler
 from enmasse.api.openapi import v2
 from enmasse.api.openapi.v3 import OpenApiPages
-from enmasse.api.operations import OperationHandlers
 from enmasse.api.platform import Platform
 from enmasse.api.resources.handlers import ResourceHandlers
 from enmasse.api.resources.queries import flag, number
@@ -151,13 +152,14 @@ def _discovery() -> list[Route]:
 
 def _operations(platform: Platform) -> list[Route]:
     operations = OperationHandlers(platform)
+    handlers = {
+        **{str(operation): operations.handler(operation) for operation in Operation},
+        "deadletters": operations.dead_letters,
+        "send": SendHandler(platform).send,
+    }
+    address = f"{BASE}/namespaces/{{namespace}}/addresses/{{name}}"
     return [
-        Route(
-            f"{BASE}/namespaces/{{namespace}}/addresses/{{name}}/{operation}",
-            operations.handler(operation),
-            methods=["POST"],
-        )
-        for operation in Operation
+        Route(f"{address}/{name}", handler, methods=["POST"]) for name, handler in handlers.items()
     ]
 
 

@@ -43,6 +43,7 @@ BY_CODE: dict[str, Answer] = {
     Code.PATCH_UNFIT: Answer(422, "Invalid"),
     Code.FORM_UNSUPPORTED: Answer(406, "NotAcceptable"),
     Code.VERSION_AHEAD: Answer(504, "Timeout"),
+    Code.RECEIVER_ABSENT: Answer(504, "Timeout"),
     Code.PATCH_UNSUPPORTED: Answer(415, "UnsupportedMediaType"),
     Code.TOKEN_REQUIRED: Answer(401, "Unauthorized"),
     Code.LOGIN_REFUSED: Answer(401, "Unauthorized"),

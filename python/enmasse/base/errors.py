@@ -82,6 +82,7 @@ class Code(StrEnum):
     MESSAGES_STORED = "E4006", "the address holds messages"
     FIELD_OWNED = "E4007", "another field manager owns the field"
     STORE_STRANGE = "E4008", "the messages in the data folder belong to another store"
+    MESSAGE_GONE = "E4009", "the message is not available for the operation"
 
     LIMIT_REACHED = "E5000", "a limit was reached"
     REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"
@@ -96,6 +97,7 @@ class Code(StrEnum):
     VERSION_AHEAD = "E6006", "the requested resourceVersion is in the future"
     STORE_UNUSABLE = "E6007", "the database of resources cannot be reached, read or written"
     STANDING_BY = "E6008", ("another process of the same database serves messaging")
+    RECEIVER_ABSENT = "E6009", "the address did not take the message in time"
 
     PROTOCOL_BROKEN = "E7000", "the peer violated the protocol"
 

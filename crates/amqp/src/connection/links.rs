@@ -282,6 +282,13 @@ impl Connection {
         }
     }
 
+    /// The state of a link, for management; `None` if the link has ended.
+    #[must_use]
+    pub fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
+        let link = self.links.get(link.0 as usize).filter(|link| !link.notified)?;
+        Some(LinkSummary { name: &link.name, credit: link.credit, deliveries: link.counted(), unsettled: link.unsettled })
+    }
+
     /// The session of a link.
     #[must_use]
     pub fn link_session(&self, link: LinkId) -> Option<SessionId> {

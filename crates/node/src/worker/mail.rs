@@ -17,7 +17,7 @@ use super::{TURN_ACCEPTED_SOCKETS, Worker};
 use crate::checks::{Check, Host};
 use crate::creations::{Waiter, too_many};
 use crate::events::EventKind;
-use crate::stats::{ConnectionLine, WorkerAnswer};
+use crate::stats::{ConnectionLine, LinkLine, WorkerAnswer, WorkerLinks};
 
 impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -56,6 +56,10 @@ pub(crate) enum Command {
     Stats(Sender<WorkerAnswer>),
     /// list the connections
     List(Sender<Vec<ConnectionLine>>),
+    /// list the links: of one connection, or of all
+    ListLinks(Option<u64>, Sender<WorkerLinks>),
+    /// close a connection of this worker; the answer is whether it has it
+    Close(u64, Sender<bool>),
     /// start or stop the trace of a connection of this worker
     Trace(u64, bool),
     /// stop reading from all connections; each call reports the pending work
@@ -144,6 +148,12 @@ impl Worker {
             }
             Command::List(answer) => {
                 let _ = answer.send(self.list());
+            }
+            Command::ListLinks(id, answer) => {
+                let _ = answer.send(self.list_links(id));
+            }
+            Command::Close(id, answer) => {
+                let _ = answer.send(self.close_connection(id));
             }
             Command::Trace(id, on) => self.set_trace(id, on),
             Command::Drain(answer) => {
@@ -283,6 +293,7 @@ impl Worker {
                 space: summary.space,
                 user: summary.user,
                 container: socket.details.container.as_deref().map(str::to_owned),
+                product: summary.product,
                 address: socket.details.peer.map(|peer| peer.to_string()),
                 transport: socket.transport(),
                 links: summary.links,
@@ -294,6 +305,41 @@ impl Worker {
             })
         });
         known.collect()
+    }
+
+    fn list_links(&self, id: Option<u64>) -> WorkerLinks {
+        let sockets = self.sockets.iter().map(|(_, socket)| socket);
+        let wanted = sockets.filter(|socket| id.is_none_or(|id| socket.details.id == id));
+        let links = wanted.filter_map(|socket| Some((socket.details.id, socket.phase.conn()?))).flat_map(|(id, conn)| {
+            self.shard.links_of(conn).into_iter().map(move |link| {
+                let line = LinkLine {
+                    connection: id,
+                    name: link.name,
+                    role: if link.client_sends { "sender" } else { "receiver" },
+                    addresses: Vec::new(),
+                    credit: link.credit,
+                    deliveries: link.deliveries,
+                    unsettled: link.unsettled,
+                };
+                (line, link.addresses)
+            })
+        });
+        links.collect()
+    }
+
+    /// Closes a connection on behalf of an administrator. The socket ends as after every close.
+    fn close_connection(&mut self, id: u64) -> bool {
+        let Some((key, socket)) = self.sockets.iter().find(|(_, socket)| socket.details.id == id) else { return false };
+        let (key, conn) = (key as u32, socket.phase.conn());
+        match conn {
+            Some(conn) => {
+                let why = "an administrator closed the connection";
+                self.shard.close(conn, Error::new(condition::CONNECTION_FORCED, why));
+            }
+            None => self.drop_socket(key),
+        }
+        self.again = true;
+        true
     }
 
     fn set_trace(&mut self, id: u64, on: bool) {
