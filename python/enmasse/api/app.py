@@ -12,8 +12,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from enmasse.api.access.guard import Guard
+from enmasse.api.access.message_rights import MessageRights
 from enmasse.api.access.reviews import AccessReviews, while_allowed
 from enmasse.api.backups import BackupPages
+from enmasse.api.connections import ConnectionPages
 from enmasse.api.console.headers import ConsoleHeaders
 from enmasse.api.console.routes import Console, ConsoleOptions
 from enmasse.api.discovery import (
@@ -86,6 +88,7 @@ def create_app(
             *_kinds(platform),
             *_operations(platform),
             *_live(platform),
+            *_connections(platform),
             *_pages(platform, trail, logins),
             *_discovery(),
             *face.routes(),
@@ -173,6 +176,18 @@ def _live(platform: Platform) -> list[Route]:
         Route(f"{base}/{name}", page)
         for name, page in pages.items()
         for base in (BASE, f"{BASE}/namespaces/{{namespace}}")
+    ]
+
+
+def _connections(platform: Platform) -> list[Route]:
+    """Return the routes of connections, links and rights of messaging users."""
+    pages, inside = ConnectionPages(platform), f"{BASE}/namespaces/{{namespace}}"
+    review = MessageRights(platform).review
+    return [
+        Route(f"{inside}/connections", pages.several),
+        Route(f"{inside}/connections/{{id}}", pages.one, methods=["GET", "DELETE"]),
+        Route(f"{inside}/addresses/{{name}}/links", pages.links),
+        Route(f"{inside}/addressspaces/{{name}}/accessreviews", review, methods=["POST"]),
     ]
 
 
