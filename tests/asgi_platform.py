@@ -13,6 +13,7 @@ from doubles import TestClock
 from enmasse.api import Platform, create_app
 from enmasse.api.console.files import ConsoleFiles
 from enmasse.api.console.routes import ConsoleOptions
+from enmasse.api.history.history import History
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission, Manager
@@ -38,6 +39,9 @@ class Served:
     manager: Manager
     clock: TestClock
     console_files: ConsoleFiles
+    histories: list[History]
+    """The history of the platform, once there is one."""
+
     ready: bool = True
 
     async def settle(self) -> None:
@@ -70,6 +74,7 @@ async def serving(
         statistics=Statistics(engine, clock),
         clock=clock,
         is_ready=lambda: served.ready,
+        history=lambda: next(iter(served.histories), None),
     )
     console = console or ConsoleOptions()
     hosts = ["localhost", "mq.example.com"]
@@ -82,7 +87,7 @@ async def serving(
     async with httpx2.AsyncClient(
         transport=transport, base_url="http://localhost", headers=headers
     ) as http:
-        served = Served(http, app, store, engine, manager, clock, console.files)
+        served = Served(http, app, store, engine, manager, clock, console.files, [])
         yield served
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -89,7 +89,13 @@ impl Node {
     }
 
     #[pyo3(signature = (connection, address, max_count))]
-    fn links(&self, py: Python<'_>, connection: Option<u64>, address: Option<&str>, max_count: usize) -> PyResult<String> {
+    fn links(
+        &self,
+        py: Python<'_>,
+        connection: Option<u64>,
+        address: Option<&str>,
+        max_count: usize,
+    ) -> PyResult<String> {
         let found = py.detach(|| self.node.links(connection, address, max_count));
         let (links, more) = found.map_err(|error| node_error(&error))?;
         json(&serde_json::json!({"links": links, "more": more}))

@@ -241,10 +241,8 @@ impl Node {
         let rest = found.len().saturating_sub(max);
         found.truncate(max);
         let named: HashSet<AddressKey> = found.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
-        let uids: HashMap<AddressKey, &str> = declared(&table)
-            .filter(|entry| named.contains(&entry.key))
-            .map(|entry| (entry.key, &*entry.uid))
-            .collect();
+        let uids: HashMap<AddressKey, &str> =
+            declared(&table).filter(|entry| named.contains(&entry.key)).map(|entry| (entry.key, &*entry.uid)).collect();
         let lines = found.into_iter().map(|(mut line, keys)| {
             line.addresses = keys.iter().filter_map(|key| uids.get(key).map(|uid| (*uid).to_owned())).collect();
             line

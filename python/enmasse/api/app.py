@@ -27,6 +27,7 @@ from enmasse.api.discovery import (
     named_groups,
 )
 from enmasse.api.errors import error_response, handle_error
+from enmasse.api.history.pages import HistoryPages
 from enmasse.api.http.compression import Compression
 from enmasse.api.kinds import SERVED, of_group_version
 from enmasse.api.live.overview import OverviewPages
@@ -171,6 +172,7 @@ def _live(platform: Platform) -> list[Route]:
     pages = {
         "samples": SamplePages(platform).samples,
         "overview": OverviewPages(platform).overview,
+        "query_range": HistoryPages(platform).query_range,
     }
     return [
         Route(f"{base}/{name}", page)

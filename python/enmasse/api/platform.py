@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.clock import Clock
@@ -10,6 +11,9 @@ from enmasse.control import Admission
 from enmasse.engines import Engine
 from enmasse.resources import Resource
 from enmasse.store import Store
+
+if TYPE_CHECKING:
+    from enmasse.api.history.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ class Platform:
 
     endpoints: Callable[[], Mapping[str, object]] = dict
     """Host and port of every listener, by its kind."""
+
+    history: "Callable[[], History | None]" = lambda: None
+    """The history, if this process holds the messages."""
 
     data: Callable[[], DataDir | None] = lambda: None
     """The data folder, if this process holds the messages."""

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fault::Fault;
 use super::receive::Received;
-use super::{AttachReply, ClosedBy, Connection, Event, LinkId, SessionId, UseError};
+use super::{AttachReply, ClosedBy, Connection, Event, LinkId, LinkSummary, SessionId, UseError};
 use crate::link::state::{State, Step};
 use crate::link::{Link, Offered};
 use crate::session::Session;
@@ -286,7 +286,12 @@ impl Connection {
     #[must_use]
     pub fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
         let link = self.links.get(link.0 as usize).filter(|link| !link.notified)?;
-        Some(LinkSummary { name: &link.name, credit: link.credit, deliveries: link.counted(), unsettled: link.unsettled })
+        Some(LinkSummary {
+            name: &link.name,
+            credit: link.credit,
+            deliveries: link.counted(),
+            unsettled: link.unsettled,
+        })
     }
 
     /// The session of a link.

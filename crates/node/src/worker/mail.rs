@@ -310,20 +310,21 @@ impl Worker {
     fn list_links(&self, id: Option<u64>) -> WorkerLinks {
         let sockets = self.sockets.iter().map(|(_, socket)| socket);
         let wanted = sockets.filter(|socket| id.is_none_or(|id| socket.details.id == id));
-        let links = wanted.filter_map(|socket| Some((socket.details.id, socket.phase.conn()?))).flat_map(|(id, conn)| {
-            self.shard.links_of(conn).into_iter().map(move |link| {
-                let line = LinkLine {
-                    connection: id,
-                    name: link.name,
-                    role: if link.client_sends { "sender" } else { "receiver" },
-                    addresses: Vec::new(),
-                    credit: link.credit,
-                    deliveries: link.deliveries,
-                    unsettled: link.unsettled,
-                };
-                (line, link.addresses)
-            })
-        });
+        let links =
+            wanted.filter_map(|socket| Some((socket.details.id, socket.phase.conn()?))).flat_map(|(id, conn)| {
+                self.shard.links_of(conn).into_iter().map(move |link| {
+                    let line = LinkLine {
+                        connection: id,
+                        name: link.name,
+                        role: if link.client_sends { "sender" } else { "receiver" },
+                        addresses: Vec::new(),
+                        credit: link.credit,
+                        deliveries: link.deliveries,
+                        unsettled: link.unsettled,
+                    };
+                    (line, link.addresses)
+                })
+            });
         links.collect()
     }
 

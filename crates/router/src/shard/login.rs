@@ -8,8 +8,8 @@ use enmasse_amqp::sasl::{Mechanism, Step};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit, Symbol, Value};
 
-use super::inspection::product_of;
 use super::conn::{Access, Conn, Peer};
+use super::inspection::product_of;
 use super::renewing::Renewal;
 use super::terminus::insists_on_settle_mode;
 use super::{Attempt, ConnId, Fact, Guesses, LoginSubject, Request, Shard};

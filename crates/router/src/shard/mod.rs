@@ -681,5 +681,4 @@ impl Shard {
     pub fn address_stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> + '_ {
         self.router.stats()
     }
-
 }

@@ -10,9 +10,10 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 import structlog
@@ -20,6 +21,7 @@ import yaml
 from starlette.types import ASGIApp
 
 from enmasse.api import Platform, Server, bind, create_app
+from enmasse.api.history.history import History
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.api.trail.audit import FILE_BYTES_MAX, FILES
 from enmasse.api.trail.creations import CreationTrail
@@ -109,14 +111,18 @@ async def serve(
             started, endpoints = await leader.start()
             engine.activate(started)
         process = _Process((store, computed), leader, certificates, stopping, service_manager)
+        statistics = Statistics(engine, clock)
+        history = History(data.history, statistics.shared, clock)
+        stack.push_async_callback(history.close)
         platform = Platform(
             store,
             computed,
             admission,
             engine,
-            Statistics(engine, clock),
+            statistics,
             clock,
             process.is_ready,
+            history=lambda: history if engine.leads else None,
             endpoints=lambda: Ready(0, endpoints).places(),
             data=lambda: data if engine.leads else None,
         )
@@ -147,6 +153,7 @@ async def serve(
             announce(ready)
             service_manager.ready(status_of(ready, leads=leads))
 
+        process.background["history"] = partial(history.run, lambda: engine.leads)
         await process.run(tell_ready, None if leads else take_over)
 
 
@@ -297,6 +304,9 @@ class _Process:
         service_manager: ServiceManager,
     ) -> None:
         self.servers: list[Server] = []
+        self.background: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
+        """Further tasks that run until the process stops, by name."""
+
         self._store, self._computed = stores
         self._leader = leader
         self._certificates = certificates
@@ -338,6 +348,7 @@ class _Process:
                 tasks.create_task(self._lead(take_over), name="control"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
                 tasks.create_task(self._service_manager.keep_alive(SystemClock()), name="watchdog"),
+                *(tasks.create_task(run(), name=name) for name, run in self.background.items()),
             ]
             for server in self.servers:
                 tasks.create_task(server.run_until_stopped(), name="http")
