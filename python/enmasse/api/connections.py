@@ -164,6 +164,9 @@ class ConnectionPages:
         name, _, namespace = (one.space or "").partition(".")
         rate_in, rate_out = self._totals.rates(one, self._platform.clock.monotonic())
         shown: Document = {
+            "kind": "Connection",
+            "apiVersion": API_VERSION,
+            "metadata": {"name": str(one.id), "namespace": namespace},
             "id": str(one.id),
             "namespace": namespace,
             "space": name,

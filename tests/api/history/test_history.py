@@ -258,6 +258,7 @@ async def test_concurrent_readers_and_a_writer(recorded: Served) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_week_of_many_addresses_stays_within_200_mib(tmp_path: Path) -> None:
     """10,000 addresses, 1,000 of which carry messages. What a finer ring no longer keeps at the end
     is not simulated at its step.
