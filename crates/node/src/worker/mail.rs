@@ -79,6 +79,11 @@ pub(crate) struct Pending {
     pub(crate) busy: bool,
 }
 
+/// Answers a command; the caller may have timed out.
+fn reply<T>(answer: &Sender<T>, value: T) {
+    let _ = answer.send(value);
+}
+
 impl Worker {
     pub(super) fn run_commands(&mut self, now: Time) {
         if !self.mailbox.is_filled() {
@@ -146,15 +151,9 @@ impl Worker {
                 let queues = self.shard.queue_stats().collect();
                 let _ = answer.send(WorkerAnswer { worker: stats, addresses, queues });
             }
-            Command::List(answer) => {
-                let _ = answer.send(self.list());
-            }
-            Command::ListLinks(id, answer) => {
-                let _ = answer.send(self.list_links(id));
-            }
-            Command::Close(id, answer) => {
-                let _ = answer.send(self.close_connection(id));
-            }
+            Command::List(answer) => reply(&answer, self.list()),
+            Command::ListLinks(id, answer) => reply(&answer, self.list_links(id)),
+            Command::Close(id, answer) => reply(&answer, self.close_connection(id)),
             Command::Trace(id, on) => self.set_trace(id, on),
             Command::Drain(answer) => {
                 self.draining = true;

@@ -21,7 +21,7 @@ from enmasse.api.history.rings import (
     encode,
 )
 from enmasse.api.history.storage import Chunk, Run, Series
-from enmasse.api.live.figures import live_space
+from enmasse.api.live.values import live_space
 from enmasse.api.monitoring.samples import Sample
 from enmasse.engines import AddressStatistics
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from enmasse.api.live.figures import is_live, sort_keys, sort_value
+from enmasse.api.live.values import is_live, sort_keys, sort_value
 from enmasse.api.monitoring.samples import Sample, Samples
 from enmasse.api.resources.queries import ListQuery
 from enmasse.base.errors import Code, Fault, Invalid

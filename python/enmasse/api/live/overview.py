@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from enmasse.api.access.reviews import CALLER
-from enmasse.api.live.figures import ADDRESS_VALUES, totals
 from enmasse.api.live.members import spaces_within
+from enmasse.api.live.values import ADDRESS_VALUES, totals
 from enmasse.api.monitoring.samples import Sample
 from enmasse.api.platform import Platform
 from enmasse.auth.roles import GROUP, Attributes

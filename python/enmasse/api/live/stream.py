@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from enmasse.api.access.reviews import while_allowed
-from enmasse.api.live.figures import full_name, live_space, totals
 from enmasse.api.live.members import spaces_within
+from enmasse.api.live.values import full_name, live_space, totals
 from enmasse.api.monitoring.samples import Sample
 from enmasse.api.monitoring.statistics import shown_of
 from enmasse.api.platform import Platform

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from enmasse import __version__
 from enmasse.api.http.bodies import YAML
 from enmasse.api.kinds import SERVED, Kind, of_group_version
-from enmasse.api.live.figures import sort_keys
+from enmasse.api.live.values import sort_keys
 from enmasse.api.openapi import v3_operations
 from enmasse.api.resources.patches import APPLY, JSON, MERGE, STRATEGIC
 from enmasse.base.errors import Code, Missing

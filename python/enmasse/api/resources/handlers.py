@@ -12,8 +12,8 @@ from enmasse.api.access.reviews import while_allowed
 from enmasse.api.http.accept import WHOLE, Form, form_of
 from enmasse.api.http.bodies import object_body
 from enmasse.api.kinds import Kind
-from enmasse.api.live.figures import full_name, live_space
 from enmasse.api.live.ordering import Ordering, View
+from enmasse.api.live.values import full_name, live_space
 from enmasse.api.monitoring.samples import Sample
 from enmasse.api.monitoring.statistics import shown_of
 from enmasse.api.platform import Platform

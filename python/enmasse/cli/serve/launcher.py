@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -111,18 +111,15 @@ async def serve(
             started, endpoints = await leader.start()
             engine.activate(started)
         process = _Process((store, computed), leader, certificates, stopping, service_manager)
-        statistics = Statistics(engine, clock)
-        history = History(data.history, statistics.shared, clock)
-        stack.push_async_callback(history.close)
         platform = Platform(
             store,
             computed,
             admission,
             engine,
-            statistics,
+            Statistics(engine, clock),
             clock,
             process.is_ready,
-            history=lambda: history if engine.leads else None,
+            history=lambda: process.history if engine.leads else None,
             endpoints=lambda: Ready(0, endpoints).places(),
             data=lambda: data if engine.leads else None,
         )
@@ -149,12 +146,18 @@ async def serve(
             data.write_endpoint(Ready(os.getpid(), endpoints).document())
             service_manager.status(status_of(Ready(os.getpid(), endpoints), leads=True))
 
-        def tell_ready() -> None:
-            announce(ready)
-            service_manager.ready(status_of(ready, leads=leads))
+        process.history = History(data.history, platform.statistics.shared, clock)
+        stack.push_async_callback(process.history.close)
+        told = partial(tell_ready, announce, ready, service_manager, leads=leads)
+        await process.run(told, None if leads else take_over)
 
-        process.background["history"] = partial(history.run, lambda: engine.leads)
-        await process.run(tell_ready, None if leads else take_over)
+
+def tell_ready(
+    announce: Callable[[Ready], None], ready: Ready, manager: ServiceManager, *, leads: bool
+) -> None:
+    """Report readiness to the user and to the service manager."""
+    announce(ready)
+    manager.ready(status_of(ready, leads=leads))
 
 
 def open_trails(stack: AsyncExitStack, data: DataDir) -> tuple[RotatedFile, RotatedFile]:
@@ -304,9 +307,7 @@ class _Process:
         service_manager: ServiceManager,
     ) -> None:
         self.servers: list[Server] = []
-        self.background: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
-        """Further tasks that run until the process stops, by name."""
-
+        self.history: History | None = None
         self._store, self._computed = stores
         self._leader = leader
         self._certificates = certificates
@@ -348,7 +349,7 @@ class _Process:
                 tasks.create_task(self._lead(take_over), name="control"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
                 tasks.create_task(self._service_manager.keep_alive(SystemClock()), name="watchdog"),
-                *(tasks.create_task(run(), name=name) for name, run in self.background.items()),
+                tasks.create_task(self._keep_history(), name="history"),
             ]
             for server in self.servers:
                 tasks.create_task(server.run_until_stopped(), name="http")
@@ -365,6 +366,10 @@ class _Process:
         log.info("stopped")
         if self._failure is not None:
             raise self._failure
+
+    async def _keep_history(self) -> None:
+        if self.history is not None:
+            await self.history.run(lambda: self._leader.leads)
 
     async def _stand_by(self, leadership: Leadership) -> None:
         """Return once this process leads. Until then show the leader's generated resources if they
