@@ -46,7 +46,7 @@ class Page:
 @pytest.fixture
 def page(platform: Platform) -> Iterator[Page]:
     opened = Page(platform)
-    with opened.http:
+    with closing(opened.http):
         yield opened
 
 
