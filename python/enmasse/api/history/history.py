@@ -1,6 +1,7 @@
 """The history of one data folder: records samples, and reads rows."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ class History:
         last_s = max((one.end_s for one in self._runs), default=0)
         self._recorder = Recorder(self._storage.series(), last_s)
         self._using = asyncio.Lock()
+        self._database = threading.Lock()
         self._flushed_s = clock.monotonic()
 
     async def run(self, leads: Callable[[], bool]) -> None:
@@ -108,5 +110,11 @@ class History:
 
     async def _call(self, work: Callable[[], _Result]) -> _Result:
         """Run a blocking call in a thread, one at a time."""
+
+        def alone() -> _Result:
+            # A cancelled task leaves its thread behind, so the lock of the loop is not enough.
+            with self._database:
+                return work()
+
         async with self._using:
-            return await asyncio.to_thread(work)
+            return await asyncio.to_thread(alone)
