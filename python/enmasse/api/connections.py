@@ -21,7 +21,7 @@ PAGE_MAX = 500
 """Maximum connections of a page."""
 
 WINDOW_MIN_S, WINDOW_MAX_S = 1.0, 60.0
-TRANSPORTS_OVER_TLS = ("amqps", "wss")
+TRANSPORTS_OVER_TLS = ("amqps", "mqtts", "wss")
 
 Document = dict[str, Any]
 
@@ -175,7 +175,7 @@ class ConnectionPages:
             "peer": one.peer,
             "product": one.product,
             "transport": one.transport,
-            "protocol": "AMQP 1.0",
+            "protocol": "MQTT" if one.transport.startswith("mqtt") else "AMQP 1.0",
             "tls": one.transport in TRANSPORTS_OVER_TLS,
             "linkCount": one.links,
             "messagesIn": one.messages_in,
