@@ -11,6 +11,7 @@ from enmasse.engines import (
     AddressStatistics,
     Connection,
     Failure,
+    LinkStatistics,
     Observed,
     Operation,
     Proof,
@@ -20,6 +21,7 @@ from enmasse.engines import (
     SpaceStatistics,
     UnusableCertificate,
 )
+from enmasse.messaging import Session
 from enmasse.plan import Plan
 
 
@@ -35,6 +37,7 @@ class FakeEngine:
         self.statistics: list[AddressStatistics] = []
         self.carried: list[SpaceStatistics] = []
         self.open: list[Connection] = []
+        self.attached: list[LinkStatistics] = []
         self.troubled: str | None = None
         self.traced: dict[int, bool] = {}
         self.managed: list[tuple[str, Operation, Slice]] = []
@@ -88,6 +91,25 @@ class FakeEngine:
 
     async def connections(self) -> Sequence[Connection]:
         return self.open
+
+    async def links(
+        self, *, connection: int | None = None, address_uid: str | None = None
+    ) -> tuple[Sequence[LinkStatistics], int]:
+        found = [
+            one
+            for one in self.attached
+            if connection in (None, one.connection)
+            and (address_uid is None or address_uid in one.addresses)
+        ]
+        return found, 0
+
+    async def close_connection(self, connection: int) -> None:
+        if all(one.id != connection for one in self.open):
+            raise Missing(Code.CONNECTION_MISSING, f"connection {connection} not found")
+        self.open = [one for one in self.open if one.id != connection]
+
+    def session(self, space: str) -> Session:
+        raise Unavailable(Code.OPERATION_UNSUPPORTED, f"no session with {space} in this engine")
 
     async def trace(self, connection: int, *, on: bool) -> None:
         if all(one.id != connection for one in self.open):

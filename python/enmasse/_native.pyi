@@ -149,10 +149,13 @@ class Node:
         """Run one slice of an operation on the messages of an address that no consumer holds.
 
         `request_json`: `{"address": uid, "operation": "purge" | "peek" | "move" | "copy" |
-        "redrive", "limit": 1000, "selector": null, "dryRun": false, "to": uid or null, "after":
-        null or "rest" of the previous result}`. Returns `{"messages", "bytes", "rest", "found":
-        [{"id", "state", "bytes", "enqueuedMs", "expiresMs", "dueMs", "attempts"}]}` and, of `peek`,
-        the encoded messages that were found, None for larger ones than 65,536 bytes.
+        "redrive", "limit": 1000, "selector": null, "filter": null, "dryRun": false, "to": uid or
+        null, "after": null or "rest" of the previous result, "message": null or the id of the only
+        message, "edited": null or, for "redrive" of one message, the bytes of the encoded message
+        that takes its place}`; `selector` is of JMS, `filter` of `amqp:sql-filter`. Returns
+        `{"messages", "bytes", "rest", "found": [{"id", "state", "bytes", "enqueuedMs",
+        "expiresMs", "dueMs", "attempts"}]}` and, of `peek`, the encoded messages that were found,
+        None for larger ones than 65,536 bytes.
 
         Raises NativeError: Missing if no such address stores messages; Invalid naming the invalid
         member; Exhausted if the destination is full; Unavailable if the disk fails or the request
@@ -162,8 +165,26 @@ class Node:
     def connections(self) -> str:
         """Return the open connections, oldest first, as a JSON list.
 
-        Each: `{"id", "space", "user", "container", "address", "transport", "links", "worker"}`;
-        unknown or absent values are null, `transport` is `amqp`, `amqps`, `ws`, `wss` or `local`.
+        Each: `{"id", "space", "user", "container", "product", "address", "transport", "links",
+        "worker"}`; unknown or absent values are null, `transport` is `amqp`, `amqps`, `ws`, `wss`
+        or `local`.
+        """
+
+    def links(self, connection: int | None, address: str | None, max_count: int) -> str:
+        """Return links, by connection and name, as JSON.
+
+        Those of one connection, or of all if that is None; only those at the address with the uid
+        `address`, if given. `{"links": [{"connection", "name", "role": "sender" | "receiver" (the
+        client's), "addresses": [uid], "credit", "deliveries", "unsettled"}], "more": 0}`; `more` is
+        the number of links beyond `max_count`.
+
+        Raises NativeError: Unavailable if a worker does not answer.
+        """
+
+    def close_connection(self, connection_id: int) -> bool:
+        """Close a connection with `amqp:connection:forced`; return whether it exists.
+
+        Raises NativeError: Unavailable if a worker does not answer.
         """
 
     def events(self, max_count: int) -> list[str]:
@@ -239,6 +260,8 @@ class Node:
 
     def connect(self, space: str, user: str | None = None) -> int:
         """Return the descriptor of a socket connected to `space` as `user` within this process.
+
+        The user `$administrator` has every right.
 
         The caller owns it and speaks AMQP over it without a SASL layer; pass it to `Client`.
 

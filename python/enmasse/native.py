@@ -163,6 +163,19 @@ class Node:
             listed: list[dict[str, Any]] = json.loads(self._node.connections())
         return listed
 
+    def links(
+        self, connection: int | None, address_uid: str | None, count_max: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Return links and the number of those beyond `count_max`."""
+        with translated():
+            found = _object(self._node.links(connection, address_uid, count_max))
+        return found["links"], found["more"]
+
+    def close_connection(self, connection: int) -> bool:
+        """Close a connection; return whether it exists."""
+        with translated():
+            return self._node.close_connection(connection)
+
     def events(self, count_max: int) -> list[dict[str, Any]]:
         """Take the oldest events, without blocking."""
         with translated():

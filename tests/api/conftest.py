@@ -1,21 +1,12 @@
 """A served platform for each test."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
-from asgi_platform import TOKEN, Served
-from doubles import TestClock
-from enmasse.api import Platform, create_app
-from enmasse.api.monitoring.statistics import Statistics
+from asgi_platform import Served, serving
 from enmasse.base.rotated import RotatedFile
-from enmasse.control import Admission, Manager
-from enmasse.resources.address import TYPES
-from enmasse.store import MemoryStore
-from fake_engine import FakeEngine
 
 
 @pytest.fixture
@@ -36,29 +27,5 @@ def logins(tmp_path: Path) -> Iterator[RotatedFile]:
 
 @pytest.fixture
 async def served(trail: RotatedFile, logins: RotatedFile) -> AsyncIterator[Served]:
-    clock = TestClock()
-    store = MemoryStore(clock)
-    engine = FakeEngine()
-    events = MemoryStore(clock)
-    manager = Manager(store, engine, clock, events)
-    platform = Platform(
-        store=store,
-        computed=events,
-        admission=Admission(store, exposed=False, served=TYPES),
-        engine=engine,
-        statistics=Statistics(engine, clock),
-        clock=clock,
-        is_ready=lambda: served.ready,
-    )
-    hosts = ["localhost", "mq.example.com"]
-    app = create_app(platform, token=TOKEN, hosts=hosts, trail=trail, logins=logins)
-    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    running = asyncio.ensure_future(manager.run())
-    async with httpx2.AsyncClient(
-        transport=transport, base_url="http://localhost", headers=headers
-    ) as http:
-        served = Served(http, app, store, engine, manager, clock)
-        yield served
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with serving(trail, logins) as platform:
+        yield platform

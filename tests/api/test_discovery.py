@@ -27,7 +27,8 @@ async def test_discovery_lists_kinds_with_their_verbs(served: Served) -> None:
         *("addressspaces", "addresses", "messagingusers", "addressspaceschemas", "pipelines"),
         *("addressspaces/status", "addresses/status", "messagingusers/status"),
         "pipelines/status",
-        *(f"addresses/{operation}" for operation in operations),
+        *(f"addresses/{operation}" for operation in (*operations, "deadletters", "send", "links")),
+        *("connections", "addressspaces/accessreviews"),
     }
     address = kinds["addresses"]
     assert (address["singularName"], address["shortNames"]) == ("address", ["addr"])

@@ -145,11 +145,11 @@ def test_launcher_does_not_import_the_metrics_library() -> None:
 
 
 def test_settings_are_shown_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ENMASSE_STORE", "postgresql://enmasse:secret@db/mq")
+    monkeypatch.setenv("ENMASSE_STORE", "postgresql://enmasse:wonderland@db/mq")
     for form in ("json", "table"):
         answer = runner.invoke(app, ["settings", "--output", form])
         assert "postgresql://enmasse:***@db/mq" in answer.stdout
-        assert "secret" not in answer.stdout
+        assert "wonderland" not in answer.stdout
 
 
 def test_settings_are_shown_with_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:

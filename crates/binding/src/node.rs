@@ -88,6 +88,23 @@ impl Node {
         json(&py.detach(|| self.node.connections()).map_err(|error| node_error(&error))?)
     }
 
+    #[pyo3(signature = (connection, address, max_count))]
+    fn links(
+        &self,
+        py: Python<'_>,
+        connection: Option<u64>,
+        address: Option<&str>,
+        max_count: usize,
+    ) -> PyResult<String> {
+        let found = py.detach(|| self.node.links(connection, address, max_count));
+        let (links, more) = found.map_err(|error| node_error(&error))?;
+        json(&serde_json::json!({"links": links, "more": more}))
+    }
+
+    fn close_connection(&self, py: Python<'_>, connection_id: u64) -> PyResult<bool> {
+        py.detach(|| self.node.close_connection(connection_id)).map_err(|error| node_error(&error))
+    }
+
     fn events(&self, max_count: usize) -> PyResult<Vec<String>> {
         self.node.events(max_count).iter().map(json).collect()
     }

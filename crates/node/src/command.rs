@@ -11,7 +11,7 @@ use enmasse_router::shard::{ConnId, Moved, StoredAddressChange};
 use enmasse_router::table::{AddressEntry, Judged, Table};
 
 use crate::socket::{AcceptedSocket, Socket};
-use crate::stats::{ConnectionLine, WorkerAnswer};
+use crate::stats::{ConnectionLine, WorkerAnswer, WorkerLinks};
 
 /// A command for a worker. Those with a `Sender` are answered within a turn, unless stated
 /// otherwise.
@@ -44,6 +44,10 @@ pub(crate) enum Command {
     Stats(Sender<WorkerAnswer>),
     /// list the connections
     List(Sender<Vec<ConnectionLine>>),
+    /// list the links: of one connection, or of all
+    ListLinks(Option<u64>, Sender<WorkerLinks>),
+    /// close a connection of this worker; the answer is whether it has it
+    Close(u64, Sender<bool>),
     /// start or stop the trace of a connection of this worker
     Trace(u64, bool),
     /// stop reading from all connections; each call reports the pending work

@@ -55,5 +55,5 @@ pub use events::{EventKind, NodeEvent};
 pub use logins::{LoginAnswer, LoginQuestion};
 pub use manage::{ExaminedMessageLine, ManageRequest, Managed, Verb};
 pub use node::Node;
-pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, SpaceLine, WorkerStats};
+pub use stats::{AddressLine, ConnectionLine, JournalLine, LinkLine, NodeStats, SpaceLine, WorkerStats};
 pub use web_access::WebRules;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use enmasse_amqp::codec::envelope::envelope;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_journal::queue::State;
 use enmasse_router::core::{AddressKey, AddressKind, ExaminedMessage, Failed, Operated, Operation, Work};
@@ -35,6 +36,9 @@ pub struct ManageRequest {
     /// a JMS selector
     #[serde(default)]
     pub selector: Option<String>,
+    /// an SQL filter expression (`amqp:sql-filter`), instead of a selector
+    #[serde(default)]
+    pub filter: Option<String>,
     /// counts the messages without changing them
     #[serde(default)]
     pub dry_run: bool,
@@ -44,6 +48,12 @@ pub struct ManageRequest {
     /// `rest` of the previous slice
     #[serde(default)]
     pub after: Option<String>,
+    /// the number of the only message that the operation applies to
+    #[serde(default)]
+    pub message: Option<u64>,
+    /// of `redrive` with `message`: the encoded message that takes its place
+    #[serde(default)]
+    pub edited: Option<Vec<u8>>,
 }
 
 /// Operations on messages.
@@ -113,10 +123,17 @@ impl ManageRequest {
     pub(crate) fn compile(&self, table: &Table) -> Result<TargetedOperation, NodeError> {
         static IDS: AtomicU32 = AtomicU32::new(0);
         let entry = find(table, &self.address)?;
-        let selector = match self.selector.as_deref() {
-            Some(text) => Selector::compile(text, Dialect::Jms)
-                .map_err(|error| NodeError::Request { field: "selector", reason: error.to_string() })?,
-            None => None,
+        let compile = |text: &str, dialect: Dialect, field: &'static str| {
+            Selector::compile(text, dialect).map_err(|error| NodeError::Request { field, reason: error.to_string() })
+        };
+        let selector = match (self.selector.as_deref(), self.filter.as_deref()) {
+            (Some(_), Some(_)) => {
+                let reason = "give either a selector or a filter".to_owned();
+                return Err(NodeError::Request { field: "filter", reason });
+            }
+            (Some(text), None) => compile(text, Dialect::Jms, "selector")?,
+            (None, Some(text)) => compile(text, Dialect::AmqpSql, "filter")?,
+            (None, None) => None,
         };
         let operation = Operation {
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -125,10 +142,25 @@ impl ManageRequest {
             selector,
             dry_run: self.dry_run,
             limit: self.limit.clamp(1, LIMIT_MAX),
-            rest: self.after.as_deref().map(parse_rest).transpose()?,
+            rest: match self.message {
+                Some(number) => Some((number, number.saturating_add(1))),
+                None => self.after.as_deref().map(parse_rest).transpose()?,
+            },
+            edited: self.edited.clone(),
         };
+        self.check_edited()?;
         let home = entry.home.get().ok_or_else(|| NodeError::NoSuchAddress(self.address.clone()))?;
         Ok(TargetedOperation { home, operation })
+    }
+
+    /// An edited message replaces a single dead letter, and must be a message.
+    fn check_edited(&self) -> Result<(), NodeError> {
+        let Some(edited) = &self.edited else { return Ok(()) };
+        let wrong = |reason: &str| NodeError::Request { field: "edited", reason: reason.to_owned() };
+        if self.operation != Verb::Redrive || self.message.is_none() {
+            return Err(wrong("is for a redrive of one message"));
+        }
+        envelope(edited).map(|_| ()).map_err(|_| wrong("is not a message"))
     }
 
     fn work(&self, table: &Table, entry: &AddressEntry) -> Result<Work, NodeError> {

@@ -1,6 +1,7 @@
 //! The interface of the node: start, listen, apply, query, stop. Calls may wait for the workers, at
 //! most `ANSWER_TIMEOUT`; none is made once per message.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
-use enmasse_router::core::{QueueNumbers, ReceiveBudget};
+use enmasse_router::core::{AddressKey, QueueNumbers, ReceiveBudget};
 use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Protocol, RecoveredQueues, Shard};
 use enmasse_router::table::{AddressEntry, Space, Table};
 
@@ -32,7 +33,7 @@ use crate::mailbox::Mailbox;
 use crate::manage::{ManageRequest, Managed, declared};
 use crate::mesh::Mesh;
 use crate::shared::Shared;
-use crate::stats::{ConnectionLine, JournalLine, NodeStats, SpaceLine};
+use crate::stats::{ConnectionLine, JournalLine, LinkLine, NodeStats, SpaceLine};
 use crate::stream::Stream;
 use crate::threads;
 use crate::tls_files::TlsSource;
@@ -221,6 +222,45 @@ impl Node {
         lines.retain(|line| !within(line));
         lines.sort_by_key(|line| line.id);
         Ok(lines)
+    }
+
+    /// The links of one connection, or of all: those of an address, if its uid is given, and at most
+    /// `max`; and the number of the others.
+    ///
+    /// # Errors
+    /// `Busy`, `Stopped`.
+    pub fn links(
+        &self,
+        connection: Option<u64>,
+        address: Option<&str>,
+        max: usize,
+    ) -> Result<(Vec<LinkLine>, usize), NodeError> {
+        self.running()?;
+        let table = Arc::clone(&lock(&self.table));
+        let wanted = address.map(|uid| declared(&table).find(|entry| &*entry.uid == uid).map(|entry| entry.key));
+        let answers = self.ask(|answer| Command::ListLinks(connection, answer))?;
+        let fits = |keys: &[AddressKey]| wanted.is_none_or(|key| key.is_some_and(|key| keys.contains(&key)));
+        let mut found: Vec<_> = answers.into_iter().flatten().filter(|(_, keys)| fits(keys)).collect();
+        found.sort_by(|(a, _), (b, _)| (a.connection, &a.name).cmp(&(b.connection, &b.name)));
+        let rest = found.len().saturating_sub(max);
+        found.truncate(max);
+        let named: HashSet<AddressKey> = found.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
+        let uids: HashMap<AddressKey, &str> =
+            declared(&table).filter(|entry| named.contains(&entry.key)).map(|entry| (entry.key, &*entry.uid)).collect();
+        let lines = found.into_iter().map(|(mut line, keys)| {
+            line.addresses = keys.iter().filter_map(|key| uids.get(key).map(|uid| (*uid).to_owned())).collect();
+            line
+        });
+        Ok((lines.collect(), rest))
+    }
+
+    /// Closes a connection with `amqp:connection:forced`. `false`: there is no such connection.
+    ///
+    /// # Errors
+    /// `Busy`, `Stopped`.
+    pub fn close_connection(&self, connection: u64) -> Result<bool, NodeError> {
+        self.running()?;
+        Ok(self.ask(|answer| Command::Close(connection, answer))?.contains(&true))
     }
 
     /// Up to `max` events, oldest first; at most 10,000 are kept, and a loss is reported.

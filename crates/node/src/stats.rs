@@ -250,6 +250,8 @@ pub struct ConnectionLine {
     pub user: Option<String>,
     /// its container id, once open
     pub container: Option<String>,
+    /// name and version of the client's software, as its open states them
+    pub product: Option<String>,
     /// address of its peer; `None`: in this process
     pub address: Option<String>,
     /// `amqp`, `amqps`, `ws`, `wss` or `local`
@@ -267,6 +269,29 @@ pub struct ConnectionLine {
     /// index of its worker
     pub worker: u16,
 }
+
+/// One link of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkLine {
+    /// number of its connection
+    pub connection: u64,
+    /// its name
+    pub name: String,
+    /// `sender` or `receiver`: the role of the client
+    pub role: &'static str,
+    /// uids of its addresses; several with wildcards or without a fixed target
+    pub addresses: Vec<String>,
+    /// deliveries that its sender may begin
+    pub credit: u32,
+    /// deliveries since its attach
+    pub deliveries: u32,
+    /// deliveries without an outcome
+    pub unsettled: u32,
+}
+
+/// The links of a worker, with the keys of their addresses.
+pub(crate) type WorkerLinks = Vec<(LinkLine, Vec<AddressKey>)>;
 
 /// The answer of one worker: its own statistics, and those of the addresses of its shard.
 pub(crate) struct WorkerAnswer {

@@ -12,11 +12,18 @@
     GET (?follow=true)             BASE/logs
     GET                            BASE/audit
     POST DELETE                    BASE/connections/ID/trace
+    GET                            BASE/[namespaces/NS/]samples overview query_range
+    GET                            BASE/namespaces/NS/connections
+    GET DELETE                     BASE/namespaces/NS/connections/ID
+    GET                            BASE/namespaces/NS/addresses/NAME/links
+    POST                           BASE/namespaces/NS/addressspaces/NAME/accessreviews
+    GET                            / /console/ and everything below
 
 BASE is /api/v1 or /apis/GROUP/VERSION; which kinds are under which is in `enmasse.api.kinds`.
-OPERATION, of addresses of enmasse.io, is purge, peek, move, copy or redrive.
-All pages except the health pages need the token of the data folder; `/metrics` needs it from other
-machines only.
+OPERATION, of addresses of enmasse.io, is purge, peek, move, copy, redrive, deadletters or send.
+All pages except the health pages and the files of the console need a token or a session of the
+console; `/metrics` needs one from other machines only. `docs/console/api.md` describes what the
+console uses.
 """
 
 from enmasse.api.app import Platform, create_app

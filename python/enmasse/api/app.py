@@ -12,8 +12,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from enmasse.api.access.guard import Guard
+from enmasse.api.access.message_rights import MessageRights
 from enmasse.api.access.reviews import AccessReviews, while_allowed
 from enmasse.api.backups import BackupPages
+from enmasse.api.connections import ConnectionPages
+from enmasse.api.console.headers import ConsoleHeaders
+from enmasse.api.console.routes import Console, ConsoleOptions
 from enmasse.api.discovery import (
     ACCESS_VERSION,
     DEFINITIONS,
@@ -23,11 +27,15 @@ from enmasse.api.discovery import (
     named_groups,
 )
 from enmasse.api.errors import error_response, handle_error
+from enmasse.api.history.pages import HistoryPages
 from enmasse.api.http.compression import Compression
 from enmasse.api.kinds import SERVED, of_group_version
+from enmasse.api.live.overview import OverviewPages
+from enmasse.api.live.stream import SamplePages
+from enmasse.api.messages.operations import OperationHandlers
+from enmasse.api.messages.send import SendHandler
 from enmasse.api.openapi import v2
 from enmasse.api.openapi.v3 import OpenApiPages
-from enmasse.api.operations import OperationHandlers
 from enmasse.api.platform import Platform
 from enmasse.api.resources.handlers import ResourceHandlers
 from enmasse.api.resources.queries import flag, number
@@ -64,20 +72,27 @@ def create_app(
     trail: RotatedFile | None = None,
     logins: RotatedFile | None = None,
     exposed: bool = False,
+    console: ConsoleOptions | None = None,
 ) -> ASGIApp:
     """Return the ASGI application of a platform.
 
     `token` is the owner's, in addition to those in the store; `hosts` are the accepted host names,
     in addition to IP addresses. `trail` is the audit trail of requests; `logins` has the logins of
     messaging clients. `exposed`: other machines can connect and are served over TLS only.
+    `console` has the settings of the web console.
     """
+    callers = Callers(platform.store, token, platform.clock)
+    face = Console(platform, callers, console or ConsoleOptions())
     app = Starlette(
         routes=[
             # Most frequent first: the router tries routes in order.
             *_kinds(platform),
             *_operations(platform),
+            *_live(platform),
+            *_connections(platform),
             *_pages(platform, trail, logins),
             *_discovery(),
+            *face.routes(),
         ],
         exception_handlers={
             EnMasseError: handle_error,
@@ -85,10 +100,17 @@ def create_app(
             Exception: _handle_bug,
         },
     )
-    callers = Callers(platform.store, token, platform.clock)
-    guarded = Guard(app, callers=callers, hosts=hosts, exposed=exposed)
+    guarded: ASGIApp = Guard(
+        app,
+        callers=callers,
+        identification=face.identification,
+        hosts=hosts,
+        exposed=exposed,
+    )
+    if trail is not None:
+        guarded = Audit(guarded, trail, platform.clock)
     # The audit trail reads responses, so compression comes after it.
-    return Compression(Audit(guarded, trail, platform.clock) if trail is not None else guarded)
+    return Compression(ConsoleHeaders(guarded))
 
 
 def _pages(
@@ -134,13 +156,40 @@ def _discovery() -> list[Route]:
 
 def _operations(platform: Platform) -> list[Route]:
     operations = OperationHandlers(platform)
+    handlers = {
+        **{str(operation): operations.handler(operation) for operation in Operation},
+        "deadletters": operations.dead_letters,
+        "send": SendHandler(platform).send,
+    }
+    address = f"{BASE}/namespaces/{{namespace}}/addresses/{{name}}"
     return [
-        Route(
-            f"{BASE}/namespaces/{{namespace}}/addresses/{{name}}/{operation}",
-            operations.handler(operation),
-            methods=["POST"],
-        )
-        for operation in Operation
+        Route(f"{address}/{name}", handler, methods=["POST"]) for name, handler in handlers.items()
+    ]
+
+
+def _live(platform: Platform) -> list[Route]:
+    """Return the routes of what the node reports, in a namespace and in all."""
+    pages = {
+        "samples": SamplePages(platform).samples,
+        "overview": OverviewPages(platform).overview,
+        "query_range": HistoryPages(platform).query_range,
+    }
+    return [
+        Route(f"{base}/{name}", page)
+        for name, page in pages.items()
+        for base in (BASE, f"{BASE}/namespaces/{{namespace}}")
+    ]
+
+
+def _connections(platform: Platform) -> list[Route]:
+    """Return the routes of connections, links and rights of messaging users."""
+    pages, inside = ConnectionPages(platform), f"{BASE}/namespaces/{{namespace}}"
+    review = MessageRights(platform).review
+    return [
+        Route(f"{inside}/connections", pages.several),
+        Route(f"{inside}/connections/{{id}}", pages.one, methods=["GET", "DELETE"]),
+        Route(f"{inside}/addresses/{{name}}/links", pages.links),
+        Route(f"{inside}/addressspaces/{{name}}/accessreviews", review, methods=["POST"]),
     ]
 
 

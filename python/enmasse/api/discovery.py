@@ -145,7 +145,12 @@ def _resources(group_version: str) -> list[Document]:
     if group_version == API_VERSION:
         listed += [
             _resource(f"addresses/{operation}", "MessageOperation", ["create"], namespaced=True)
-            for operation in Operation
+            for operation in (*Operation, "deadletters", "send")
+        ]
+        listed += [
+            _resource("addresses/links", "LinkList", ["get"], namespaced=True),
+            _resource("connections", "Connection", ["delete", "get", "list"], namespaced=True),
+            _resource("addressspaces/accessreviews", "AccessReview", ["create"], namespaced=True),
         ]
     return listed
 

@@ -1,7 +1,8 @@
 """The parts of the platform that the API uses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.clock import Clock
@@ -10,6 +11,9 @@ from enmasse.control import Admission
 from enmasse.engines import Engine
 from enmasse.resources import Resource
 from enmasse.store import Store
+
+if TYPE_CHECKING:
+    from enmasse.api.history.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,12 @@ class Platform:
     clock: Clock
     is_ready: Callable[[], bool]
     """Whether everything declared at start is served."""
+
+    endpoints: Callable[[], Mapping[str, object]] = dict
+    """Host and port of every listener, by its kind."""
+
+    history: "Callable[[], History | None]" = lambda: None
+    """The history, if this process holds the messages."""
 
     data: Callable[[], DataDir | None] = lambda: None
     """The data folder, if this process holds the messages."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from enmasse.auth.fetching import Fetch
 from enmasse.auth.grants import Grant, Refused, Unanswered
 from enmasse.auth.keys import IssuerKeys, public_keys
-from enmasse.auth.tokens import Expected, check
+from enmasse.auth.tokens import Expected, check, check_claims
 from enmasse.base.clock import Clock
 
 DISCOVERY = "/.well-known/openid-configuration"
@@ -59,6 +60,13 @@ class TokenChecker:
         if user is not None and user != grant.user:
             raise Refused(f"the token belongs to {grant.user!r}, not to {user!r}")
         return grant
+
+    async def claims(self, token: str) -> tuple[Mapping[str, Any], datetime]:
+        """Return the claims of a valid token, and its expiry.
+
+        Raises: Refused if it is invalid; Unanswered if that is unknown.
+        """
+        return await check_claims(token, self._issuer.expected, self._keys, self._clock)
 
     async def password(self, user: str, password: str) -> Grant:
         """Return the identity for a user name and password, until the token expires.

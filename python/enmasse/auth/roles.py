@@ -73,17 +73,24 @@ def _status(resources: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{one}/status" for one in resources)
 
 
+_OBSERVED = ("connections", "overview", "query_range", "samples", "addresses/links")
+"""What a node reports about tenants: in a namespace, or in all of them."""
+
 _SEEN = (
     Rule(READ, GROUP, _DECLARED + _status(_DECLARED)),
     Rule(READ, USER_GROUP, _USERS + _status(_USERS)),
     Rule(READ, "", ("configmaps", "events", "services")),
+    Rule(READ, GROUP, _OBSERVED),
+    Rule(("create",), GROUP, ("addressspaces/accessreviews",)),
     Rule(("get",), "", ("namespaces",)),
 )
 _ADMINISTERED = (
     *("addressplans", "addressspaceplans", "authenticationservices"),
     *("brokeredinfraconfigs", "standardinfraconfigs"),
 )
-_OPERATIONS = tuple(f"addresses/{one}" for one in ("copy", "move", "peek", "purge", "redrive"))
+_MESSAGE_OPERATIONS = ("copy", "deadletters", "move", "peek", "purge", "redrive", "send")
+_OPERATIONS = tuple(f"addresses/{one}" for one in _MESSAGE_OPERATIONS)
+
 
 RULES: Mapping[Role, tuple[Rule, ...]] = {
     "service-admin": (
@@ -99,6 +106,7 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
         Rule(WRITE, "", ("configmaps", "services")),
         Rule(READ + WRITE, "", ("secrets",)),
         Rule(("create",), GROUP, _OPERATIONS),
+        Rule(("delete",), GROUP, ("connections",)),
         *_SEEN,
     ),
     "tenant-view": _SEEN,
@@ -133,6 +141,9 @@ class Caller:
 
     expires: datetime | None = None
     """Expiry of the token."""
+
+    is_federated: bool = False
+    """Whether an issuer of tokens named it (OpenID Connect)."""
 
     @property
     def is_owner(self) -> bool:

@@ -44,12 +44,22 @@ async def check(token: str, expected: Expected, keys: IssuerKeys, clock: Clock) 
 
     Raises: Refused if it is invalid; Unanswered if the keys are unavailable.
     """
-    claims = await _verified(token, expected, keys)
-    expires = _check_claims(claims, expected, clock.now())
+    claims, expires = await check_claims(token, expected, keys, clock)
     user = user_name(claims.get(expected.user_claim), f"claim {expected.user_claim!r}")
-    groups = _inside(claims, expected.groups_claim)
+    groups = inside(claims, expected.groups_claim)
     rights = rights_of_groups(groups if isinstance(groups, list) else ())
     return Grant(user, rights, expires)
+
+
+async def check_claims(
+    token: str, expected: Expected, keys: IssuerKeys, clock: Clock
+) -> tuple[Mapping[str, Any], datetime]:
+    """Return the claims of a valid token, and its expiry.
+
+    Raises: as `check`.
+    """
+    claims = await _verified(token, expected, keys)
+    return claims, _check_claims(claims, expected, clock.now())
 
 
 async def _verified(token: str, expected: Expected, keys: IssuerKeys) -> Mapping[str, Any]:
@@ -119,7 +129,7 @@ def _moment(claims: Mapping[str, Any], name: str) -> datetime | None:
         raise Refused(f"claim {name!r} of the token is not a timestamp") from None
 
 
-def _inside(claims: Mapping[str, Any], path: str) -> object:
+def inside(claims: Mapping[str, Any], path: str) -> object:
     """Return the claim with that name, or the nested claim of a dotted path."""
     if path in claims:
         return claims[path]

@@ -12,6 +12,7 @@
       kubeconfig      kubectl configuration for the running process, without secrets
       audit.log       audit trail of the API; audit.log.1 and so on are older
       logins.log      logins of messaging clients and refusals; rotated likewise
+      history.db      past values of addresses and spaces; may be deleted
       usage.json      usage of spaces that is not yet in their statuses
       endpoint.json   listeners of the running process; removed when it stops
       reserve         disk space that a start on a full disk releases
@@ -96,6 +97,7 @@ class DataDir:
         self.kubeconfig = path / "kubeconfig"
         self.audit = path / "audit.log"
         self.logins = path / "logins.log"
+        self.history = path / "history.db"
         self.usage = path / "usage.json"
         self.endpoint = path / "endpoint.json"
         self.reserve = path / "reserve"

@@ -63,6 +63,9 @@ class Code(StrEnum):
     VERB_REFUSED = "E2003", "the path does not support the method"
     TLS_REQUIRED = "E2004", "another machine used the API without TLS"
     PLAN_WITHHELD = "E2005", "the namespace may not use the plan"
+    CSRF_TOKEN_REQUIRED = "E2006", "a change of a console session lacks its CSRF token"
+    ORIGIN_REFUSED = "E2007", "a page of another origin used a console session"
+    LOGIN_REFUSED = "E2008", "the token or code of a login is wrong, used or expired"
 
     NOT_FOUND = "E3000", "it does not exist"
     RESOURCE_MISSING = "E3001", "the resource does not exist"
@@ -79,6 +82,7 @@ class Code(StrEnum):
     MESSAGES_STORED = "E4006", "the address holds messages"
     FIELD_OWNED = "E4007", "another field manager owns the field"
     STORE_STRANGE = "E4008", "the messages in the data folder belong to another store"
+    MESSAGE_GONE = "E4009", "the message is not available for the operation"
 
     LIMIT_REACHED = "E5000", "a limit was reached"
     REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"
@@ -93,6 +97,7 @@ class Code(StrEnum):
     VERSION_AHEAD = "E6006", "the requested resourceVersion is in the future"
     STORE_UNUSABLE = "E6007", "the database of resources cannot be reached, read or written"
     STANDING_BY = "E6008", ("another process of the same database serves messaging")
+    RECEIVER_ABSENT = "E6009", "the address did not take the message in time"
 
     PROTOCOL_BROKEN = "E7000", "the peer violated the protocol"
 

@@ -24,6 +24,7 @@ from pydantic import (
 
 from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Code, Fault, Invalid
+from enmasse.base.hosts import is_loopback
 from enmasse.base.memory import memory_bytes, share_bytes
 from enmasse.base.wording import worded
 
@@ -154,6 +155,19 @@ def receive_bytes(value: str) -> int:
     return max(share_bytes(value, memory_bytes()), RECEIVE_MEMORY_BYTES_MIN)
 
 
+def _web_url(value: str) -> str:
+    """Validate the URL of a web server: https, or http on this machine."""
+    try:
+        parts = urlsplit(value)
+        host, is_bare = parts.hostname or "", not (parts.query or parts.fragment or parts.username)
+    except ValueError:  # brackets of an IPv6 address
+        host, is_bare = "", False
+    secured = value.startswith("https://") or (value.startswith("http://") and is_loopback(host))
+    if value and not (host and is_bare and secured):
+        raise ValueError("must be an https URL, such as https://login.example.com")
+    return value
+
+
 def _receive_memory(value: str) -> str:
     share_bytes(value, 0)
     if "%" not in value and share_bytes(value, 0) < RECEIVE_MEMORY_BYTES_MIN:
@@ -260,6 +274,38 @@ class Settings(BaseModel):
     """Seconds that a leader keeps serving after its lease while the store is unreachable; None
     (`off`) means without limit.
     """
+
+    console_idle_s: int = Field(default=3600, ge=60, le=7 * 86_400)
+    """Seconds without a request after which a session of the console ends."""
+
+    console_session_s: int = Field(default=43_200, ge=60, le=30 * 86_400)
+    """Seconds after the login at which a session of the console ends."""
+
+    console_url: Annotated[str, AfterValidator(_web_url)] = ""
+    """URL of the console for an identity provider, if a proxy serves it at another origin."""
+
+    oidc_issuer: Annotated[str, AfterValidator(_web_url)] = ""
+    """Identity provider (OpenID Connect) whose users may use the console and the API."""
+
+    oidc_client_id: str = "enmasse"
+    """Client of the platform at the identity provider."""
+
+    oidc_client_secret_file: Path | None = None
+    """File with the secret of that client; without it the client is public."""
+
+    oidc_audience: str = ""
+    """Required audience of access tokens at the API; by default the client."""
+
+    oidc_user_claim: str = "preferred_username"
+    """Claim with the name of a user."""
+
+    oidc_roles_claim: str = "groups"
+    """Claim with the roles of a user, such as `tenant-edit` or `tenant-edit:NAMESPACE`; a dotted
+    path is a nested claim.
+    """
+
+    oidc_ca_file: Path | None = None
+    """PEM file of the CA of the identity provider; without it the CAs of the system."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum severity of log records."""

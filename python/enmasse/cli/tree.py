@@ -31,7 +31,9 @@ def _panel(heading: str, *names: str) -> dict[str, Place]:
 
 
 COMMANDS: dict[str, Place] = {
-    **_panel(RUN, "up", "create", "get", "delete", "user", "token", "plan", "apply", "edit"),
+    **_panel(
+        RUN, "up", "console", "create", "get", "delete", "user", "token", "plan", "apply", "edit"
+    ),
     **_panel(RUN, "describe", "wait", "top", "doctor", "logs", "audit"),
     "trace": Place("connections", RUN),
     **_panel(RUN, "context", "settings", "crds"),

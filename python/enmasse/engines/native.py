@@ -12,12 +12,15 @@ from pydantic.alias_generators import to_camel
 from enmasse.base.bounded import Bounded
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.errors import Code, EnMasseError, Missing
+from enmasse.client import connect_within
 from enmasse.engines.canary import UIDS, Canary
 from enmasse.engines.protocol import (
+    LINKS_MAX,
     AddressStatistics,
     Connection,
     Failure,
     JournalStatistics,
+    LinkStatistics,
     Observed,
     Operation,
     Proof,
@@ -30,13 +33,17 @@ from enmasse.engines.protocol import (
     UnusableCertificate,
     WorkerStatistics,
 )
-from enmasse.native import Node, decode_message
+from enmasse.messaging import Session
+from enmasse.native import Node, decode_message, encode_message
 from enmasse.plan import Plan
 
 log = structlog.get_logger(__name__)
 
 EVENTS_PER_TURN = 512
 """Maximum events logged before other tasks run."""
+
+ADMINISTRATOR = "$administrator"
+"""The user of a node's space that has every right; no client can be it."""
 
 LOGINS_PER_TURN = 64
 """Maximum logins fetched before other tasks run."""
@@ -128,13 +135,26 @@ class NativeEngine:
         """Return the open connections."""
         return [_connection(one) for one in await self._call(self._node.connections)]
 
+    async def links(
+        self, *, connection: int | None = None, address_uid: str | None = None
+    ) -> tuple[Sequence[LinkStatistics], int]:
+        """Return links, and the number of those beyond the maximum."""
+        lines, more = await self._call(self._node.links, connection, address_uid, LINKS_MAX)
+        return [_link(line) for line in lines], more
+
+    async def close_connection(self, connection: int) -> None:
+        """Close a connection."""
+        if not await self._call(self._node.close_connection, connection):
+            raise _no_connection(connection)
+
+    def session(self, space: str) -> Session:
+        """Return a session with a space that has every right."""
+        return connect_within(self._node, space, ADMINISTRATOR)
+
     async def trace(self, connection: int, *, on: bool) -> None:
         """Write the frames of one connection to the log, or stop that."""
         if all(one.id != connection for one in await self.connections()):
-            raise Missing(
-                Code.CONNECTION_MISSING,
-                f"connection {connection} not found; `enmasse get connections` lists them",
-            )
+            raise _no_connection(connection)
         self._node.trace(connection, on=on)
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
@@ -144,6 +164,9 @@ class NativeEngine:
             "operation": str(operation),
             "limit": part.limit,
             "selector": part.selector,
+            "filter": part.filter,
+            "message": part.message,
+            "edited": [*encode_message(part.edited)] if part.edited is not None else None,
             "dryRun": part.dry_run,
             "to": part.to,
             "after": part.after,
@@ -365,6 +388,17 @@ def _found(line: dict[str, Any], message: bytes | None) -> StoredMessage:
     )
 
 
+def _no_connection(connection: int) -> Missing:
+    return Missing(
+        Code.CONNECTION_MISSING,
+        f"connection {connection} not found; `enmasse get connections` lists them",
+    )
+
+
+def _link(line: dict[str, Any]) -> LinkStatistics:
+    return LinkStatistics(**{**line, "addresses": tuple(line["addresses"])})
+
+
 def _connection(line: dict[str, Any]) -> Connection:
     return Connection(
         id=line["id"],
@@ -378,4 +412,5 @@ def _connection(line: dict[str, Any]) -> Connection:
         bytes_in=line["bytesIn"],
         messages_out=line["messagesOut"],
         bytes_out=line["bytesOut"],
+        product=line["product"],
     )

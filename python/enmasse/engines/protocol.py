@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
-from enmasse.messaging import Message
+from enmasse.messaging import Message, Session
 from enmasse.plan import Plan
 
 SLICE_MESSAGES_MAX = 1000
@@ -13,6 +13,10 @@ SLICE_MESSAGES_MAX = 1000
 
 PEEK_BYTES_MAX = 65_536
 """Maximum size of a message that is shown; a larger one is shown without its body."""
+
+
+LINKS_MAX = 1000
+"""Maximum links of one answer."""
 
 
 JOURNAL_STOPPED = "JournalStopped"
@@ -156,6 +160,26 @@ class Connection(NamedTuple):
     bytes_in: int = 0
     messages_out: int = 0
     bytes_out: int = 0
+    product: str | None = None
+    """Name and version of the client's software, as the client states them."""
+
+
+class LinkStatistics(NamedTuple):
+    """One link of a client, with values since its attach. `credit` is what its sender may send now,
+    `unsettled` the deliveries without an outcome.
+    """
+
+    connection: int
+    name: str
+    role: Literal["sender", "receiver"]
+    """The role of the client."""
+
+    addresses: tuple[str, ...]
+    """Uids of its addresses: several of a receiver with wildcards or a sender without a target."""
+
+    credit: int = 0
+    deliveries: int = 0
+    unsettled: int = 0
 
 
 class WorkerStatistics(NamedTuple):
@@ -273,6 +297,15 @@ class Slice:
     selector: str | None = None
     """Process only messages that match this JMS selector."""
 
+    filter: str | None = None
+    """Process only messages that match this SQL filter expression (`amqp:sql-filter`)."""
+
+    message: int | None = None
+    """Process only the message with this id."""
+
+    edited: Message | None = None
+    """Of REDRIVE of one message: the message that takes its place."""
+
     dry_run: bool = False
     """Only count the messages that would be processed."""
 
@@ -344,6 +377,26 @@ class Engine(Protocol):
 
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections."""
+
+    async def links(
+        self, *, connection: int | None = None, address_uid: str | None = None
+    ) -> tuple[Sequence[LinkStatistics], int]:
+        """Return links, at most LINKS_MAX, by connection and name, and the number of the others.
+
+        Those of one connection, and those at one address, if given.
+        """
+
+    async def close_connection(self, connection: int) -> None:
+        """Close a connection; its client gets `amqp:connection:forced`.
+
+        Raises: Missing if the connection does not exist.
+        """
+
+    def session(self, space: str) -> Session:
+        """Return a session with a space, `NAME.NAMESPACE`, that has every right in it.
+
+        Raises: Missing if the space is not served; Unavailable while standing by.
+        """
 
     async def trace(self, connection: int, *, on: bool) -> None:
         """Start or stop logging the frames of one connection. Payloads are excluded.

@@ -6,6 +6,7 @@ from enmasse.base.errors import Code, Unavailable
 from enmasse.engines.protocol import (
     Connection,
     Engine,
+    LinkStatistics,
     Observed,
     Operation,
     Proof,
@@ -15,6 +16,7 @@ from enmasse.engines.protocol import (
     SpaceStatistics,
     UnusableCertificate,
 )
+from enmasse.messaging import Session
 from enmasse.plan import Plan
 
 STANDBY_REASON = "this process is a stand-by; another process of the same database serves messaging"
@@ -64,6 +66,22 @@ class Standby:
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections; none while standing by."""
         return await self._engine.connections() if self._engine else ()
+
+    async def links(
+        self, *, connection: int | None = None, address_uid: str | None = None
+    ) -> tuple[Sequence[LinkStatistics], int]:
+        """Return links; none while standing by."""
+        if self._engine is None:
+            return (), 0
+        return await self._engine.links(connection=connection, address_uid=address_uid)
+
+    async def close_connection(self, connection: int) -> None:
+        """Close a connection. Raises: Unavailable while standing by."""
+        await self._leading().close_connection(connection)
+
+    def session(self, space: str) -> Session:
+        """Return a session with a space. Raises: Unavailable while standing by."""
+        return self._leading().session(space)
 
     async def trace(self, connection: int, *, on: bool) -> None:
         """Switch a connection's trace. Raises: Unavailable while standing by."""

@@ -77,12 +77,12 @@ def planned_user(user: MessagingUser) -> PlannedUser:
     return PlannedUser(
         name=user.spec.username,
         verifiers=user.spec.authentication.verifiers,
-        rights=_rights(user),
+        rights=rights_of(user),
     )
 
 
-def _rights(user: MessagingUser) -> tuple[Right, ...]:
-    """One right per address pattern; an authorization without addresses applies to all."""
+def rights_of(user: MessagingUser) -> tuple[Right, ...]:
+    """Return one right per address pattern; an authorization without addresses applies to all."""
     return tuple(
         Right(pattern=pattern, operations=authorization.operations)
         for authorization in user.spec.authorization

@@ -1,5 +1,7 @@
 """The guard of the API: authentication, hosts and limits."""
 
+from typing import Any
+
 import anyio
 import anyio.lowlevel
 import httpx2
@@ -10,9 +12,13 @@ from starlette.types import Message, Receive, Scope, Send
 from asgi_platform import ADDRESSES, TOKEN, Served
 from enmasse.api.access import guard
 from enmasse.api.access.guard import BODY_BYTES_MAX, Guard
+from enmasse.api.access.identification import Identification
 from enmasse.api.trail.audit import WHO
 from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.base.errors import Code
+
+NO_SESSIONS: Any = None
+"""Requests of these tests have tokens."""
 
 GOOD = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -117,11 +123,12 @@ async def test_unknown_host_header_is_forbidden(served: Served, host: str) -> No
 async def test_exposed_plaintext_listener_serves_only_local_peers(
     scheme: str, peer: str, server: str, status: int
 ) -> None:
-    callers = Known({"o": OWNER_CALLER})
+    callers: Any = Known({"o": OWNER_CALLER})
     for exposed, expected in ((True, status), (False, 200)):
         door = Guard(
             PlainTextResponse("ok"),
-            callers=callers,  # type: ignore[arg-type]
+            callers=callers,
+            identification=Identification(callers, NO_SESSIONS, None),
             hosts=[],
             exposed=exposed,
         )
@@ -169,7 +176,9 @@ async def test_requests_of_one_token_are_bounded_and_the_owner_has_a_reserve(
     callers = {name: Caller(name, {"tenant-view": frozenset({"default"})}) for name in "ab"} | {
         "o": OWNER_CALLER
     }
-    door = Guard(application, callers=Known(callers), hosts=["localhost"])  # type: ignore[arg-type]
+    known: Any = Known(callers)
+    identification = Identification(known, NO_SESSIONS, None)
+    door = Guard(application, callers=known, identification=identification, hosts=["localhost"])
     refused: list[str] = []
 
     async def ask(name: str) -> None:

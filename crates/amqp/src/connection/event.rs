@@ -295,3 +295,16 @@ pub struct AttachReply {
     /// incomplete map is marked as such.
     pub unsettled: Option<Vec<(Vec<u8>, Option<DeliveryState>)>>,
 }
+
+/// The state of a link, for management.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSummary<'a> {
+    /// its name
+    pub name: &'a str,
+    /// deliveries that may still be sent
+    pub credit: u32,
+    /// deliveries since its attach
+    pub deliveries: u32,
+    /// sending link: deliveries without an outcome
+    pub unsettled: u32,
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fault::Fault;
 use super::receive::Received;
-use super::{AttachReply, ClosedBy, Connection, Event, LinkId, SessionId, UseError};
+use super::{AttachReply, ClosedBy, Connection, Event, LinkId, LinkSummary, SessionId, UseError};
 use crate::link::state::{State, Step};
 use crate::link::{Link, Offered};
 use crate::session::Session;
@@ -280,6 +280,18 @@ impl Connection {
         if session.set_held(hold) {
             Self::mark_due(&mut self.due, index, session);
         }
+    }
+
+    /// The state of a link, for management; `None` if the link has ended.
+    #[must_use]
+    pub fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
+        let link = self.links.get(link.0 as usize).filter(|link| !link.notified)?;
+        Some(LinkSummary {
+            name: &link.name,
+            credit: link.credit,
+            deliveries: link.counted(),
+            unsettled: link.unsettled,
+        })
     }
 
     /// The session of a link.

@@ -23,7 +23,9 @@ mod transfers;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-pub use event::{AttachReply, ClosedBy, Event, Incoming, LinkId, Outgoing, SendError, SessionId, Tag, UseError};
+pub use event::{
+    AttachReply, ClosedBy, Event, Incoming, LinkId, LinkSummary, Outgoing, SendError, SessionId, Tag, UseError,
+};
 use fault::Fault;
 use slab::Slab;
 use state::{Sasl, State};

@@ -57,7 +57,7 @@ pub(crate) struct Link {
     pub(crate) delivery_count: u32,
     /// deliveries that may still be sent
     pub(crate) credit: u32,
-    /// sending: the count in our attach
+    /// the count in the sender's attach
     initial_count: u32,
     /// receiving: the highest delivery-count that any grant has allowed
     ceiling: u32,
@@ -136,9 +136,15 @@ impl Link {
     /// Receiving: begins to count at the sender's initial delivery-count. Until then `ceiling` is
     /// the granted credit.
     pub(crate) fn start_counting(&mut self, initial_delivery_count: u32) {
+        self.initial_count = initial_delivery_count;
         self.delivery_count = initial_delivery_count;
         self.ceiling = self.ceiling.wrapping_add(initial_delivery_count);
         self.remote_attached = true;
+    }
+
+    /// Deliveries since the attach.
+    pub(crate) const fn counted(&self) -> u32 {
+        self.delivery_count.wrapping_sub(self.initial_count)
     }
 
     /// Receiving: the sender may send `credit` deliveries from now on. Returns whether a flow is

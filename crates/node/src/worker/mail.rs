@@ -18,7 +18,12 @@ use crate::creations::{Waiter, too_many};
 use crate::events::EventKind;
 use crate::read_scheduler::ReadScheduler;
 use crate::socket::{AcceptedSocket, Phase, Socket};
-use crate::stats::{ConnectionLine, WorkerAnswer};
+use crate::stats::{ConnectionLine, LinkLine, WorkerAnswer, WorkerLinks};
+
+/// Answers a command; the caller may have timed out.
+fn reply<T>(answer: &Sender<T>, value: T) {
+    let _ = answer.send(value);
+}
 
 impl Worker {
     pub(super) fn run_commands(&mut self, now: Time) {
@@ -87,9 +92,9 @@ impl Worker {
                 let queues = self.shard.queue_stats().collect();
                 let _ = answer.send(WorkerAnswer { worker: stats, addresses, queues });
             }
-            Command::List(answer) => {
-                let _ = answer.send(self.list());
-            }
+            Command::List(answer) => reply(&answer, self.list()),
+            Command::ListLinks(id, answer) => reply(&answer, self.list_links(id)),
+            Command::Close(id, answer) => reply(&answer, self.close_connection(id)),
             Command::Trace(id, on) => self.set_trace(id, on),
             Command::Drain(answer) => {
                 self.draining = true;
@@ -228,6 +233,7 @@ impl Worker {
                 space: summary.space,
                 user: summary.user,
                 container: socket.details.container.as_deref().map(str::to_owned),
+                product: summary.product,
                 address: socket.details.peer.map(|peer| peer.to_string()),
                 transport: socket.transport(),
                 links: summary.links,
@@ -239,6 +245,42 @@ impl Worker {
             })
         });
         known.collect()
+    }
+
+    fn list_links(&self, id: Option<u64>) -> WorkerLinks {
+        let sockets = self.sockets.iter().map(|(_, socket)| socket);
+        let wanted = sockets.filter(|socket| id.is_none_or(|id| socket.details.id == id));
+        let links =
+            wanted.filter_map(|socket| Some((socket.details.id, socket.phase.conn()?))).flat_map(|(id, conn)| {
+                self.shard.links_of(conn).into_iter().map(move |link| {
+                    let line = LinkLine {
+                        connection: id,
+                        name: link.name,
+                        role: if link.client_sends { "sender" } else { "receiver" },
+                        addresses: Vec::new(),
+                        credit: link.credit,
+                        deliveries: link.deliveries,
+                        unsettled: link.unsettled,
+                    };
+                    (line, link.addresses)
+                })
+            });
+        links.collect()
+    }
+
+    /// Closes a connection on behalf of an administrator. The socket ends as after every close.
+    fn close_connection(&mut self, id: u64) -> bool {
+        let Some((key, socket)) = self.sockets.iter().find(|(_, socket)| socket.details.id == id) else { return false };
+        let (key, conn) = (key as u32, socket.phase.conn());
+        match conn {
+            Some(conn) => {
+                let why = "an administrator closed the connection";
+                self.shard.close(conn, Error::new(condition::CONNECTION_FORCED, why));
+            }
+            None => self.drop_socket(key),
+        }
+        self.again = true;
+        true
     }
 
     fn set_trace(&mut self, id: u64, on: bool) {

@@ -184,6 +184,8 @@ pub(super) struct Conn {
     pub(super) mechanism: Option<&'static str>,
     /// its container id
     pub(super) container: Box<str>,
+    /// name and version of its software, as its open states them
+    pub(super) product: Option<Box<str>>,
     /// it supports only the settlement mode that its sending links request
     pub(super) insists_on_settle_mode: bool,
     /// its space and rights, once it is open
@@ -261,6 +263,7 @@ impl Conn {
             authenticated,
             mechanism: None,
             container: Box::default(),
+            product: None,
             insists_on_settle_mode: false,
             access: None,
             links: Vec::new(),

@@ -9,6 +9,7 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit, Symbol, Value};
 
 use super::conn::{Access, Conn, Peer};
+use super::inspection::product_of;
 use super::renewing::Renewal;
 use super::terminus::insists_on_settle_mode;
 use super::{Attempt, ConnId, Fact, Guesses, LoginSubject, Request, Shard};
@@ -172,6 +173,7 @@ impl Shard {
                 conn.access = Some(access);
                 conn.count_guard = guard;
                 conn.container = open.container_id.as_str().into();
+                conn.product = product_of(open);
                 conn.insists_on_settle_mode = insists_on_settle_mode(open);
                 let mut answer = self.shared.connection.open();
                 answer.properties.push((Symbol::constant(SPACE), Value::String(space.clone())));

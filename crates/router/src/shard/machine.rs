@@ -5,7 +5,7 @@
 //! the hot path. Sessions, transactions and resumption exist in AMQP only: a client of MQTT never
 //! causes a call about them.
 
-use enmasse_amqp::connection::{AttachReply, Connection, LinkId, Outgoing, SendError, SessionId, Tag};
+use enmasse_amqp::connection::{AttachReply, Connection, LinkId, LinkSummary, Outgoing, SendError, SessionId, Tag};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{DeliveryState, Error, Open, Outcome, SaslCode};
 
@@ -126,6 +126,13 @@ impl Machine {
         match self {
             Self::Amqp(machine) => machine.credit(link),
             Self::Mqtt(machine) => machine.credit(link),
+        }
+    }
+
+    pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
+        match self {
+            Self::Amqp(machine) => machine.link_summary(link),
+            Self::Mqtt(machine) => machine.link_summary(link),
         }
     }
 

@@ -24,6 +24,7 @@ mod errors;
 mod event;
 mod fabric;
 mod guesses;
+mod inspection;
 mod link_names;
 mod links;
 mod login;
@@ -62,6 +63,7 @@ pub use creating::CREATE_TIMEOUT_MS;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
 pub use event::{Fact, LoginSubject, Request, WantedAddress};
 pub use guesses::{Attempt, Guesses};
+pub use inspection::{ConnectionSummary, LinkState};
 pub use link_names::LinkNames;
 pub use placement::Load;
 pub use recovered_queues::{Changes, Openings, RecoveredQueues};
@@ -69,7 +71,7 @@ pub use stored::StoredAddressChange;
 pub use work::InputProgress;
 
 use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router, ToHome, ToLink};
-use crate::table::{SpaceKey, Table, TrafficCounts};
+use crate::table::{SpaceKey, Table};
 use batch::Command;
 use conn::Conn;
 use departing::{Departing, Departures, ending_by};
@@ -679,34 +681,4 @@ impl Shard {
     pub fn address_stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> + '_ {
         self.router.stats()
     }
-
-    /// A summary of each connection.
-    pub fn connections(&self) -> impl Iterator<Item = ConnectionSummary> + '_ {
-        self.fabric.conns.iter().map(|(key, conn)| ConnectionSummary {
-            conn: self.id(key as u32),
-            space: conn
-                .access
-                .as_ref()
-                .and_then(|(key, _)| self.table.space(*key))
-                .map(|space| space.name().to_owned()),
-            user: conn.user().map(str::to_owned),
-            links: conn.links.iter().filter(|link| !matches!(link, conn::Link::Vacant)).count(),
-            carried: conn.pacing.counted(),
-        })
-    }
-}
-
-/// The summary of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionSummary {
-    /// the connection
-    pub conn: ConnId,
-    /// the space it belongs to, once known
-    pub space: Option<String>,
-    /// the user, unless anonymous
-    pub user: Option<String>,
-    /// links it has
-    pub links: usize,
-    /// its traffic since its open
-    pub carried: TrafficCounts,
 }

@@ -13,8 +13,10 @@ from functools import partial
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from enmasse.api.access.identification import SESSION, Identification, Identified
 from enmasse.api.access.impersonation import Impersonating, acting
 from enmasse.api.access.reviews import CALLER, STILL, forbidden
+from enmasse.api.console.paths import is_console, is_public
 from enmasse.api.errors import error_response
 from enmasse.api.http.attributes import attributes_of
 from enmasse.api.http.bodies import TURN
@@ -48,13 +50,20 @@ class Guard:
     """Passes a request to the application or refuses it."""
 
     def __init__(
-        self, app: ASGIApp, *, callers: Callers, hosts: Collection[str], exposed: bool = False
+        self,
+        app: ASGIApp,
+        *,
+        callers: Callers,
+        identification: Identification,
+        hosts: Collection[str],
+        exposed: bool = False,
     ) -> None:
         """Guard `app`. `hosts` are the accepted host names; `exposed`: other machines can connect,
         and their clear-text requests are refused.
         """
         self._app = app
         self._callers = callers
+        self._identification = identification
         self._exposed = exposed
         self._hosts = {host.lower() for host in hosts}
         self._running: Counter[str] = Counter()
@@ -66,7 +75,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if (error := self._refusal(scope, headers)) is not None:
+        if (error := await self._refusal(scope, headers)) is not None:
             await error_response(error, error.context)(scope, receive, send)
             return
         who = scope.get(WHO, "")
@@ -78,18 +87,10 @@ class Guard:
             if not self._running[who]:
                 del self._running[who]
 
-    def _refusal(self, scope: Scope, headers: Headers) -> EnMasseError | None:
-        host = headers.get("host", "")
-        if not self._is_ours(host):
-            return Denied(
-                Code.HOST_REFUSED,
-                f"this server does not have the name {host!r}; use its address or localhost",
-            )
-        # Transfer-Encoding overrides Content-Length (RFC 9112, 6.3).
-        chunked = "transfer-encoding" in headers
-        length = "0" if chunked else headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
-            return _too_large()
+    async def _refusal(self, scope: Scope, headers: Headers) -> EnMasseError | None:
+        """Return the refusal of a request, or None. Cheap and public checks come first."""
+        if (error := self._unfit(scope, headers)) is not None:
+            return error
         path = scope["path"]
         if path in OPEN_PATHS:
             return None
@@ -99,46 +100,53 @@ class Guard:
                 "the API serves other machines over TLS only: use the port of"
                 " --https-port, or start the platform with --insecure",
             )
+        if is_public(scope["method"], path):
+            return self._limit_reached(None)
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
         try:
-            caller = self._new_caller(scope, headers)
+            identified = await self._identification.of(scope, headers)
+            caller = self._acting(identified, headers)
         except EnMasseError as error:
             return error
-        if caller is None and not open_here:
-            return Denied(
-                Code.TOKEN_REQUIRED,
-                "send `Authorization: Bearer TOKEN`, with the token from the"
-                " file `token` of the data folder or from `enmasse token"
-                " create`",
-            )
-        if caller is not None:
-            asked = attributes_of(scope)
-            by = caller.by if isinstance(caller, Impersonating) else caller
-            scope[WHO], scope[CALLER] = by.name, caller
-            if by is not caller:
-                scope[AS] = caller.name
-            scope[TURN] = partial(self._turns.run, by.name)
-            scope[STILL] = lambda: (now := self._caller(headers)) and now.may(asked)
-            if not open_here and not caller.may(asked):
-                return forbidden(caller, asked)
+        if identified is None or caller is None:
+            return self._limit_reached(None) if open_here else _unknown()
+        asked = attributes_of(scope)
+        by = caller.by if isinstance(caller, Impersonating) else caller
+        scope[WHO], scope[CALLER] = by.name, caller
+        if by is not caller:
+            scope[AS] = caller.name
+        if identified.session is not None:
+            scope[SESSION] = identified.session
+        scope[TURN] = partial(self._turns.run, by.name)
+        scope[STILL] = lambda: (now := self._present(identified, headers)) and now.may(asked)
+        if not open_here and not is_console(path) and not caller.may(asked):
+            return forbidden(caller, asked)
         return self._limit_reached(caller)
 
-    def _new_caller(self, scope: Scope, headers: Headers) -> Caller | None:
-        """As `_caller`, for a new request: wrong tokens count against the peer's address.
+    def _unfit(self, scope: Scope, headers: Headers) -> EnMasseError | None:
+        """Return the refusal of a request for another host, or with a body above the limit."""
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return Denied(
+                Code.HOST_REFUSED,
+                f"this server does not have the name {host!r}; use its address or localhost",
+            )
+        # Transfer-Encoding overrides Content-Length (RFC 9112, 6.3).
+        chunked = "transfer-encoding" in headers
+        length = "0" if chunked else headers.get("content-length", "0")
+        return None if length.isdecimal() and int(length) <= BODY_BYTES_MAX else _too_large()
 
-        Raises: Exhausted if the address has to wait after wrong tokens.
-        """
-        source = (scope.get("client") or ("", 0))[0]
-        caller = self._callers.authenticate(headers.get("authorization"), source)
-        return acting(caller, headers, self._callers) if caller is not None else None
-
-    def _caller(self, headers: Headers) -> Caller | None:
-        """Return the caller; None if unknown.
+    def _acting(self, identified: Identified | None, headers: Headers) -> Caller | None:
+        """Return the effective caller.
 
         Raises: Denied or Invalid if it requests an impersonation without the right.
         """
-        caller = self._callers.bearer(headers.get("authorization"))
-        return acting(caller, headers, self._callers) if caller is not None else None
+        return acting(identified.caller, headers, self._callers) if identified else None
+
+    def _present(self, identified: Identified, headers: Headers) -> Caller | None:
+        """Return the effective caller with its present rights; None once it has none."""
+        now = identified.still()
+        return acting(now, headers, self._callers) if now is not None else None
 
     def _limit_reached(self, caller: Caller | None) -> EnMasseError | None:
         """Return the refusal if the limit of concurrent requests is reached, or None."""
@@ -160,6 +168,15 @@ class Guard:
         name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host
         name = name.partition(":")[0] if name.count(":") == 1 else name
         return name.lower() in self._hosts or _is_address(name)
+
+
+def _unknown() -> Denied:
+    return Denied(
+        Code.TOKEN_REQUIRED,
+        "send `Authorization: Bearer TOKEN`, with the token from the"
+        " file `token` of the data folder or from `enmasse token"
+        " create`",
+    )
 
 
 def _is_local(scope: Scope) -> bool:

@@ -3,7 +3,9 @@
 Words and forms are those of Kubernetes, whose clients show them unchanged.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -19,6 +21,9 @@ CALLER = "enmasse.caller"
 
 STILL = "enmasse.still"
 """Scope key of a function that repeats the authorization check."""
+
+CHECK_S = 1.0
+"""Interval at which an open stream checks the right of its caller."""
 
 _Item = TypeVar("_Item")
 
@@ -47,12 +52,40 @@ def forbidden(caller: Caller, asked: Attributes) -> Denied:
 
 
 async def while_allowed(request: Request, lines: AsyncIterator[_Item]) -> AsyncIterator[_Item]:
-    """Yield the events of a watch until its caller loses the right."""
+    """Yield the events of a watch until its caller loses the right, also while there are none."""
     still = request.scope[STILL]
-    async for line in lines:
+    while True:
+        # The limit covers only the wait for an event: around a `yield` it would interrupt the
+        # caller of this function.
+        try:
+            async with asyncio.timeout(None) as limit:
+                with _checked(still, limit):
+                    line = await anext(lines)
+        except (StopAsyncIteration, TimeoutError):
+            return
         if not still():
             return
         yield line
+
+
+@contextmanager
+def _checked(still: Callable[[], object], limit: asyncio.Timeout) -> Iterator[None]:
+    """Check a right every `CHECK_S`, and let the limit expire once it is lost."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def check() -> None:
+        nonlocal timer
+        if still():
+            timer = loop.call_later(CHECK_S, check)
+        else:
+            limit.reschedule(loop.time())
+
+    timer = loop.call_later(CHECK_S, check)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class AccessReviews:

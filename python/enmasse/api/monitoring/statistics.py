@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from enmasse.api.monitoring.samples import NO_ADDRESS, Sample, Samples
 from enmasse.base.clock import Clock
 from enmasse.engines import AddressStatistics, Engine
 
@@ -23,6 +24,9 @@ class Statistics:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
+        self.shared = Samples(engine, clock)
+        """Samples for many readers, which may be seconds old."""
+
         self._samples: list[_Sample] = []
         """The start and end of a window, both from earlier calls. While the end is too recent to
         start a window, calls measure from the same start and need not wait.
@@ -65,13 +69,16 @@ class Statistics:
         )
 
 
-NOTHING = AddressStatistics("", "", "")
+def shown_of(sample: Sample, uid: str) -> dict[str, Any] | None:
+    """Return the statistics of an address in a shared sample; None if it is not served."""
+    now = sample.now.addresses.get(uid)
+    return _shown(now, sample.before.addresses.get(uid), sample.window_s) if now else None
 
 
 def _shown(
     now: AddressStatistics, before: AddressStatistics | None, window_s: float
 ) -> dict[str, Any]:
-    since = before or NOTHING
+    since = before or NO_ADDRESS
     # Counters since the node started, then gauges of now, then rates over the window.
     return {
         "senders": now.senders,

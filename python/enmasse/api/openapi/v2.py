@@ -59,7 +59,12 @@ def document() -> Document:
     return {
         "swagger": "2.0",
         "info": found[0]["info"],
-        "paths": {path: _path(item) for one in found for path, item in one["paths"].items()},
+        "paths": {
+            path: _path(item)
+            for one in found
+            for path, item in one["paths"].items()
+            if _is_of_a_resource(item)
+        },
         "definitions": {
             name: _schema(one)
             for each in found
@@ -70,6 +75,11 @@ def document() -> Document:
         },
         "security": [{"BearerToken": []}],
     }
+
+
+def _is_of_a_resource(item: Document) -> bool:
+    """Whether a path is that of a kind: clients of v2 know no others."""
+    return any("x-kubernetes-action" in item[verb] for verb in _VERBS if verb in item)
 
 
 def _path(item: Document) -> Document:

@@ -14,8 +14,11 @@ from starlette.responses import JSONResponse, Response
 from enmasse import __version__
 from enmasse.api.http.bodies import YAML
 from enmasse.api.kinds import SERVED, Kind, of_group_version
+from enmasse.api.live.values import sort_keys
+from enmasse.api.openapi import v3_operations
 from enmasse.api.resources.patches import APPLY, JSON, MERGE, STRATEGIC
 from enmasse.base.errors import Code, Missing
+from enmasse.resources import API_VERSION
 from enmasse.resources.model import Metadata
 from enmasse.resources.schema import schema
 
@@ -58,6 +61,8 @@ def document(group_version: str) -> Document:
     for kind in kinds:
         paths |= _paths(kind)
         schemas |= {_component(kind): _kind_schema(kind), f"{_component(kind)}List": _list_of(kind)}
+    if group_version == API_VERSION:
+        paths |= v3_operations.paths(_REFUSED)
     return {
         "openapi": "3.0.0",
         "info": {"title": "EnMasse", "version": __version__},
@@ -69,6 +74,13 @@ def document(group_version: str) -> Document:
         "security": [{"BearerToken": []}],
     }
 
+
+_REFUSED: Document = {
+    "description": "Refused",
+    "content": {
+        "application/json": {"schema": {"$ref": f"#/components/schemas/{META}.Status"}},
+    },
+}
 
 _STATUS: Document = {
     "type": "object",
@@ -132,12 +144,12 @@ def _paths(kind: Kind) -> Document:
     whole, many = _reference(_component(kind)), _reference(f"{_component(kind)}List")
     status = _reference(f"{META}.Status")
     paths: Document = {
-        collection: {"get": _operation(kind, "list", many, _LISTING)},
+        collection: {"get": _listing(kind, many)},
         one: {"get": _operation(kind, "get", whole, ())},
     }
     # As in Kubernetes, a collection without a namespace lists all namespaces.
     if model.namespaced:
-        paths[f"{kind.base}/{model.plural}"] = {"get": _operation(kind, "list", many, _LISTING)}
+        paths[f"{kind.base}/{model.plural}"] = {"get": _listing(kind, many)}
     if "create" in kind.verbs:
         body = _body(whole, ("application/json", YAML))
         paths[collection] |= {
@@ -177,6 +189,16 @@ _PARAMETERS: dict[str, Document] = {
 }
 
 
+def _listing(kind: Kind, many: Document) -> Document:
+    """Return the operation of a list; some kinds can be sorted by values."""
+    operation = _operation(kind, "list", many, _LISTING)
+    if sort_keys(kind.model):
+        operation["parameters"] += [
+            {"name": name, "in": "query", "schema": of} for name, of in v3_operations.SORTING
+        ]
+    return operation
+
+
 def _operation(
     kind: Kind,
     action: str,
@@ -197,10 +219,7 @@ def _operation(
                 "description": "Done",
                 "content": {"application/json": {"schema": answer}},
             },
-            "default": {
-                "description": "Refused",
-                "content": {"application/json": {"schema": _reference(f"{META}.Status")}},
-            },
+            "default": _REFUSED,
         },
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": kind.group_version_kind,

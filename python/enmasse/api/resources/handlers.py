@@ -1,16 +1,21 @@
 """Handlers for all kinds: list, watch, create, get, replace, patch, delete."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from enmasse.api.access.identification import BACKGROUND_HEADER, SESSION, InSession
 from enmasse.api.access.reviews import while_allowed
 from enmasse.api.http.accept import WHOLE, Form, form_of
 from enmasse.api.http.bodies import object_body
 from enmasse.api.kinds import Kind
+from enmasse.api.live.ordering import Ordering, View
+from enmasse.api.live.values import full_name, live_space
+from enmasse.api.monitoring.samples import Sample
+from enmasse.api.monitoring.statistics import shown_of
 from enmasse.api.platform import Platform
 from enmasse.api.resources import representations
 from enmasse.api.resources.paging import ListScope, Page, Snapshots
@@ -19,7 +24,7 @@ from enmasse.api.resources.watch import Watched, check_version, watch_lines
 from enmasse.api.resources.writes import Write
 from enmasse.api.trail.audit import WHO
 from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
-from enmasse.resources import Key, Resource
+from enmasse.resources import Address, AddressSpace, Key, Resource
 
 Document = dict[str, Any]
 
@@ -30,6 +35,7 @@ class ResourceHandlers:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._snapshots = Snapshots(platform.clock)
+        self._ordering = Ordering(platform.store, platform.statistics.shared)
 
     async def collection(self, kind: Kind, request: Request) -> Response:
         """Handle GET, POST and DELETE on a collection."""
@@ -48,6 +54,8 @@ class ResourceHandlers:
             watched = Watched(store, kind, namespace, form, _shown(kind, {}), self._platform.clock)
             lines = while_allowed(request, watch_lines(watched, query))
             return StreamingResponse(_encoded(lines), media_type="application/json")
+        if query.sort_by:
+            return await self._sorted(kind, request, namespace, query, form)
         page = self._page(request, kind, query)
         metadata: Document = {"resourceVersion": str(page.version)}
         if page.continue_:
@@ -62,6 +70,46 @@ class ResourceHandlers:
                 kind, form, page.resources, shown, now, metadata, query.include, stats
             )
         )
+
+    async def _sorted(
+        self, kind: Kind, request: Request, namespace: str | None, query: ListQuery, form: Form
+    ) -> Response:
+        """Return a page of a list in the order of a value."""
+        asked = _scope_of(request, kind, namespace, query)
+        if query.continue_:
+            page = self._snapshots.next(asked, query.continue_, query.limit)
+            total = None
+        else:
+            view = await self._ordering.view(kind.model, namespace, query)
+            total = len(view.resources)
+            page = self._first_page(request, asked, view, query)
+        sample = await self._platform.statistics.shared.latest()
+        metadata: Document = {
+            "resourceVersion": str(page.version),
+            "remainingItemCount": page.remaining,
+            "sampleTime": sample.time,
+        }
+        if total is not None:
+            metadata["itemCount"] = total
+        if page.continue_:
+            metadata["continue"] = page.continue_
+        shown, stats = live_documents(kind, page.resources, sample)
+        now = self._platform.clock.now()
+        return JSONResponse(
+            representations.several(
+                kind, form, page.resources, shown, now, metadata, query.include, stats
+            )
+        )
+
+    def _first_page(self, request: Request, asked: ListScope, view: View, query: ListQuery) -> Page:
+        """Return the first page. One for a timer is not kept for `continue`: its order is of no
+        further use, and it would evict those that are.
+        """
+        if query.limit and BACKGROUND_HEADER in request.headers:
+            end = query.offset + query.limit
+            rows = view.resources[query.offset : end]
+            return Page(view.version, rows, "", max(len(view.resources) - end, 0))
+        return self._snapshots.first(asked, view.version, view.resources, query.limit, query.offset)
 
     async def one(self, kind: Kind, request: Request) -> Response:
         """Handle GET, PUT, PATCH and DELETE on one resource."""
@@ -82,9 +130,7 @@ class ResourceHandlers:
 
     def _page(self, request: Request, kind: Kind, query: ListQuery) -> Page:
         namespace = request.path_params.get("namespace")
-        asked = ListScope(
-            request.scope[WHO], f"{kind.group_version}/{kind.name}", namespace, query.selectors
-        )
+        asked = _scope_of(request, kind, namespace, query)
         if query.continue_:
             return self._snapshots.next(asked, query.continue_, query.limit)
         store = self._platform.store_of(kind.model)
@@ -161,6 +207,31 @@ class ResourceHandlers:
         if not wanted or not kind.model.live_columns:
             return {}
         return await self._platform.statistics.by_uid()
+
+
+def _scope_of(request: Request, kind: Kind, namespace: str | None, query: ListQuery) -> ListScope:
+    within: InSession | None = request.scope.get(SESSION)
+    # Several sessions of a person each keep their own pages.
+    who = within.record.key.name if within is not None else request.scope[WHO]
+    resource = f"{kind.group_version}/{kind.name}"
+    return ListScope(who, resource, namespace, query.selectors, (query.sort_by, query.contains))
+
+
+def live_documents(
+    kind: Kind, resources: Sequence[Resource], sample: Sample
+) -> tuple[Callable[[Resource], Document], dict[str, dict[str, Any]]]:
+    """Return the serialiser of resources with their live values, and the values by uid."""
+    uids = [one.metadata.uid or "" for one in resources if isinstance(one, Address)]
+    stats = {uid: found for uid in uids if (found := shown_of(sample, uid)) is not None}
+    plain = _shown(kind, stats)
+
+    def shown(resource: Resource) -> Document:
+        document = plain(resource)
+        if isinstance(resource, AddressSpace):
+            document["status"]["live"] = live_space(sample, full_name(resource))
+        return document
+
+    return shown, stats
 
 
 def _is_described(request: Request) -> bool:

@@ -31,6 +31,8 @@ class ListScope(NamedTuple):
     """None: all."""
 
     selectors: tuple[str, str]
+    order: tuple[str, str] = ("", "")
+    """The sort key and the text that names contain."""
 
 
 class Page(NamedTuple):
@@ -69,12 +71,17 @@ class Snapshots:
         """By name, least recently read first."""
 
     def first(
-        self, asked: ListScope, version: int, resources: Sequence[Resource], limit: int
+        self,
+        asked: ListScope,
+        version: int,
+        resources: Sequence[Resource],
+        limit: int,
+        offset: int = 0,
     ) -> Page:
-        """Return the first page of a list; 0 means unlimited."""
+        """Return the first page of a list, after `offset` resources; 0 means unlimited."""
         self._drop_expired()
-        if limit == 0 or len(resources) <= limit:
-            return Page(version, resources, "", 0)
+        if limit == 0 or len(resources) - offset <= limit:
+            return Page(version, resources[offset:] if offset else resources, "", 0)
         name = new_token()
         own = [one for one, kept in self._kept.items() if kept.asked.caller == asked.caller]
         if len(own) >= self._of_one:
@@ -82,7 +89,7 @@ class Snapshots:
         elif len(self._kept) >= self._maximum:
             self._kept.popitem(last=False)
         self._kept[name] = _Snapshot(asked, version, resources, self._clock.monotonic())
-        return self._page(name, 0, limit)
+        return self._page(name, offset, limit)
 
     def next(self, asked: ListScope, continue_: str, limit: int) -> Page:
         """Return the page of a `continue` token.

@@ -5,7 +5,7 @@ from typing import Self
 
 from starlette.datastructures import QueryParams
 
-from enmasse.api.resources.selectors import Selector, selector
+from enmasse.api.resources.selectors import Selector, contains, selector
 from enmasse.base.errors import Code, Fault, Invalid
 from enmasse.resources import Resource
 
@@ -13,6 +13,7 @@ VALIDATIONS = ("Warn", "Strict", "Ignore")
 MATCHES = ("", "Exact", "NotOlderThan")
 INCLUDED = ("Metadata", "None", "Object")
 MANAGER_LENGTH_MAX = 128
+CONTAINS_LENGTH_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,15 @@ class ListQuery:
     include: str
     """The part of a resource in its table row."""
 
+    sort_by: str = ""
+    """The sort key, with a leading `-` for descending order; empty: by name."""
+
+    contains: str = ""
+    """A text that the name or address must contain."""
+
+    offset: int = 0
+    """Rows to skip; with `sort_by` only."""
+
     @classmethod
     def of(cls, parameters: QueryParams, model: type[Resource]) -> Self:
         """Parse the parameters.
@@ -48,8 +58,12 @@ class ListQuery:
         """
         labels, fields = (parameters.get(f"{name}Selector", "") for name in ("label", "field"))
         initial = parameters.get("sendInitialEvents")
+        text = parameters.get("contains", "")
+        by_selectors = selector(model, labels, fields)
         query = cls(
-            selects=selector(model, labels, fields),
+            selects=(lambda one: by_selectors(one) and contains(text, one))
+            if text
+            else by_selectors,
             selectors=(labels, fields),
             limit=number(parameters, "limit") or 0,
             continue_=parameters.get("continue", ""),
@@ -63,12 +77,19 @@ class ListQuery:
             initial_events=None if initial is None else flag(parameters, "sendInitialEvents"),
             timeout_s=number(parameters, "timeoutSeconds"),
             include=_one_of(parameters, "includeObject", INCLUDED),
+            sort_by=parameters.get("sortBy", ""),
+            contains=text,
+            offset=number(parameters, "offset") or 0,
         )
         query._check()
         return query
 
     def _check(self) -> None:
+        if len(self.contains) > CONTAINS_LENGTH_MAX:
+            raise _forbidden("contains", f"must have at most {CONTAINS_LENGTH_MAX} characters")
         if self.watch:
+            if self.sort_by:
+                raise _forbidden("sortBy", "is not for a watch")
             if self.initial_events is not None and self.match != "NotOlderThan":
                 raise _forbidden(
                     "resourceVersionMatch", "must be NotOlderThan with sendInitialEvents"
@@ -78,6 +99,8 @@ class ListQuery:
             return
         if self.initial_events is not None:
             raise _forbidden("sendInitialEvents", "is for a watch only")
+        if self.offset and (not self.sort_by or self.continue_):
+            raise _forbidden("offset", "needs sortBy, and does not go together with continue")
         if self.match and self.resource_version is None:
             raise _forbidden("resourceVersionMatch", "needs resourceVersion")
         if self.match == "Exact" and not self.resource_version:

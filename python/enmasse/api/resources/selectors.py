@@ -7,7 +7,7 @@ from typing import Any
 from pydantic.alias_generators import to_snake
 
 from enmasse.base.errors import Code, Fault, Invalid
-from enmasse.resources import Resource
+from enmasse.resources import Address, Resource
 
 SELECTOR_BYTES_MAX = 16 * 1024
 """Maximum length of a selector."""
@@ -48,6 +48,14 @@ def selector(model: type[Resource], labels: str, fields: str) -> Selector:
         )
 
     return selects
+
+
+def contains(text: str, resource: Resource) -> bool:
+    """Whether the name, or the address, of a resource contains a text, regardless of case."""
+    wanted = text.casefold()
+    if wanted in resource.metadata.name.casefold():
+        return True
+    return isinstance(resource, Address) and wanted in resource.spec.address.casefold()
 
 
 def value_at(resource: Resource, path: str) -> Any:

@@ -57,6 +57,10 @@ _REVIEWS_PREFIX = "selfsubject"
 """Prefix of the review kinds, which are answered and not stored."""
 
 
+_RIGHTS_QUESTION = "accessreviews"
+"""Subresource of questions about messaging users, which are answered and not stored."""
+
+
 class Audit:
     """Records requests and their results."""
 
@@ -82,6 +86,7 @@ class Audit:
         resource = asked.get("resource", "")
         reads = asked["verb"] in _READING and resource not in _CONFIDENTIAL
         reads = reads or resource.startswith(_REVIEWS_PREFIX)
+        reads = reads or asked.get("subresource") == _RIGHTS_QUESTION
         # A permitted read of a missing resource reveals nothing; only a refused one is recorded.
         if reads and (not refused or status == 404):
             return

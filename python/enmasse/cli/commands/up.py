@@ -181,6 +181,46 @@ LeaderGrace = Annotated[
         show_default="300",
     ),
 ]
+_CONSOLE = "Console and identity provider"
+
+
+def _identity(metavar: str, help: str, default: str | None = None) -> Any:
+    """Return the option of a setting of the console."""
+    return typer.Option(
+        metavar=metavar, help=help, show_default=default or False, rich_help_panel=_CONSOLE
+    )
+
+
+ConsoleIdle = Annotated[
+    int | None,
+    _identity("SECONDS", "Idle time after which a session of the console ends.", "3600"),
+]
+ConsoleSession = Annotated[
+    int | None, _identity("SECONDS", "Maximum duration of a session of the console.", "43200")
+]
+ConsoleUrl = Annotated[
+    str | None,
+    _identity("URL", "URL of the console for the identity provider, if a proxy serves it."),
+]
+OidcIssuer = Annotated[
+    str | None,
+    _identity("URL", "Identity provider (OpenID Connect) for people and callers of the API."),
+]
+OidcClient = Annotated[str | None, _identity("ID", "Client at the identity provider.", "enmasse")]
+OidcClientSecret = Annotated[
+    Path | None, _identity("FILE", "File with the secret of that client, if it has one.")
+]
+OidcAudience = Annotated[
+    str | None, _identity("NAME", "Required audience of access tokens.", "the client")
+]
+OidcUser = Annotated[
+    str | None, _identity("CLAIM", "Claim with the user name.", "preferred_username")
+]
+OidcRoles = Annotated[
+    str | None,
+    _identity("CLAIM", "Claim with roles: service-admin, tenant-edit, tenant-view:NS.", "groups"),
+]
+OidcCa = Annotated[Path | None, _identity("FILE", "CA of the identity provider, as PEM.")]
 DiscardUnnamed = Annotated[
     bool | None,
     typer.Option(
@@ -199,6 +239,10 @@ LogLevel = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
 ]
+
+
+_NO_SETTINGS = ("file", "config", "output", "upgrade_data")
+"""Parameters of `up` that are no settings; every other one is the setting of that name."""
 
 
 def up(
@@ -230,6 +274,16 @@ def up(
     namespace_data_bytes_max: NamespaceDataBytes = None,
     namespace_plans: NamespacePlans = None,
     leader_grace_s: LeaderGrace = None,
+    console_idle_s: ConsoleIdle = None,
+    console_session_s: ConsoleSession = None,
+    console_url: ConsoleUrl = None,
+    oidc_issuer: OidcIssuer = None,
+    oidc_client_id: OidcClient = None,
+    oidc_client_secret_file: OidcClientSecret = None,
+    oidc_audience: OidcAudience = None,
+    oidc_user_claim: OidcUser = None,
+    oidc_roles_claim: OidcRoles = None,
+    oidc_ca_file: OidcCa = None,
     log_level: LogLevel = None,
     upgrade_data: UpgradeData = False,
 ) -> None:
@@ -246,34 +300,7 @@ def up(
       enmasse up -f addresses.yaml --data ./data --amqp-port 0 --output json
     """
     # None: without the option, the environment variable, the file or the default applies.
-    options: dict[str, object] = {
-        "data": data,
-        "store": store,
-        "host": host,
-        "host_names": host_names,
-        "insecure": insecure,
-        "amqp_port": amqp_port,
-        "amqps_port": amqps_port,
-        "ws_port": ws_port,
-        "wss_port": wss_port,
-        "mqtt_port": mqtt_port,
-        "mqtts_port": mqtts_port,
-        "ws_origins": ws_origins,
-        "http_port": http_port,
-        "https_port": https_port,
-        "workers": workers,
-        "max_frame_size": max_frame_size,
-        "link_credit": link_credit,
-        "idle_timeout_s": idle_timeout_s,
-        "receive_memory": receive_memory,
-        "discard_unnamed": discard_unnamed,
-        "multicast_settle_timeout_ms": multicast_settle_timeout_ms,
-        "namespace_resources_max": namespace_resources_max,
-        "namespace_data_bytes_max": namespace_data_bytes_max,
-        "namespace_plans": namespace_plans,
-        "leader_grace_s": leader_grace_s,
-        "log_level": log_level,
-    }
+    options = {name: value for name, value in locals().items() if name not in _NO_SETTINGS}
     _run(options, file or [], config, output, upgrade_data=upgrade_data)
 
 
@@ -328,6 +355,14 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
+def console_url(ready: "Ready") -> str | None:
+    """Return the URL of the console for browsers on this machine; None without the HTTP API."""
+    from enmasse.cli.connect import network
+
+    kind = next((one for one in ("http", "https") if one in ready.endpoints), None)
+    return None if kind is None else f"{network.url(kind, *ready.endpoints[kind])}/console/"
+
+
 def welcome(settings: "Settings", ready: "Ready") -> str:
     """Return the readiness message for people."""
     from enmasse.cli.connect import network
@@ -336,6 +371,8 @@ def welcome(settings: "Settings", ready: "Ready") -> str:
     places = "\n".join(
         f"  {name:6} {network.url(name, *place)}" for name, place in ready.endpoints.items()
     )
+    if (page := console_url(ready)) is not None:
+        places += f"\n\n  console {page} (`enmasse console` opens it and logs you in)"
     waits_for_users = ready.suggested_address is None and not ready.has_users
     notes = ""
     if settings.host in network.WILDCARDS:

@@ -152,6 +152,11 @@ class Api:
         """Create a resource and return its new state."""
         return self._ask("POST", _collection(plural, document), document)
 
+    def console_link(self) -> str:
+        """Return a link that logs its first user into the console as the bearer of the token."""
+        document = self._ask("POST", "/console/codes", {})
+        return f"{str(self._http.base_url).rstrip('/')}{document['path']}"
+
     def apply(
         self, plural: str, document: Document, *, dry_run: bool = False
     ) -> tuple[Document, str]:

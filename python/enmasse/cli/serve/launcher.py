@@ -13,12 +13,15 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 import structlog
 import yaml
+from starlette.types import ASGIApp
 
 from enmasse.api import Platform, Server, bind, create_app
+from enmasse.api.history.history import History
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.api.trail.audit import FILE_BYTES_MAX, FILES
 from enmasse.api.trail.creations import CreationTrail
@@ -34,6 +37,7 @@ from enmasse.base.service_manager import ServiceManager
 from enmasse.base.settings import KUBERNETES, SQLITE, Settings
 from enmasse.cli.connect.network import check_host, names_of, platform_names, url
 from enmasse.cli.resources.files import load_files
+from enmasse.cli.serve.console import console_options
 from enmasse.cli.serve.hints import SuggestedAddress, suggested_address
 from enmasse.cli.serve.leader import Certificates, Endpoint, Leader
 from enmasse.control import Admission
@@ -63,8 +67,11 @@ class Ready:
 
     def document(self) -> dict[str, object]:
         """Return it as plain data."""
-        endpoints = {name: place._asdict() for name, place in self.endpoints.items()}
-        return {"ready": True, "pid": self.pid, "endpoints": endpoints}
+        return {"ready": True, "pid": self.pid, "endpoints": self.places()}
+
+    def places(self) -> dict[str, object]:
+        """Return the host and port of every listener as plain data."""
+        return {name: place._asdict() for name, place in self.endpoints.items()}
 
 
 async def serve(
@@ -112,6 +119,8 @@ async def serve(
             Statistics(engine, clock),
             clock,
             process.is_ready,
+            history=lambda: process.history if engine.leads else None,
+            endpoints=lambda: Ready(0, endpoints).places(),
             data=lambda: data if engine.leads else None,
         )
         tls, token = certificates.ensure(), ensure_token(data.token)
@@ -122,10 +131,9 @@ async def serve(
             trail=trail,
             logins=logins,
             exposed=is_exposed(settings),
+            console=console_options(settings),
         )
-        for kind, listener in listening(stack, settings):
-            endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
-            process.servers.append(Server(app, listener, tls=tls if kind == "https" else None))
+        endpoints |= process.listen(app, listening(stack, settings), settings.host, tls)
         leader.serves_pages_at(endpoints)
         write_kubeconfig(data, endpoints.get("https"), tls, token)
         ready = ready_of(endpoints, store, settings)
@@ -134,15 +142,22 @@ async def serve(
         async def take_over() -> None:
             started, places = await leader.start()
             engine.activate(started)
-            both = Ready(os.getpid(), places | endpoints)
-            data.write_endpoint(both.document())
-            service_manager.status(status_of(both, leads=True))
+            endpoints.update(places)
+            data.write_endpoint(Ready(os.getpid(), endpoints).document())
+            service_manager.status(status_of(Ready(os.getpid(), endpoints), leads=True))
 
-        def tell_ready() -> None:
-            announce(ready)
-            service_manager.ready(status_of(ready, leads=leads))
+        process.history = History(data.history, platform.statistics.shared, clock)
+        stack.push_async_callback(process.history.close)
+        told = partial(tell_ready, announce, ready, service_manager, leads=leads)
+        await process.run(told, None if leads else take_over)
 
-        await process.run(tell_ready, None if leads else take_over)
+
+def tell_ready(
+    announce: Callable[[Ready], None], ready: Ready, manager: ServiceManager, *, leads: bool
+) -> None:
+    """Report readiness to the user and to the service manager."""
+    announce(ready)
+    manager.ready(status_of(ready, leads=leads))
 
 
 def open_trails(stack: AsyncExitStack, data: DataDir) -> tuple[RotatedFile, RotatedFile]:
@@ -292,12 +307,27 @@ class _Process:
         service_manager: ServiceManager,
     ) -> None:
         self.servers: list[Server] = []
+        self.history: History | None = None
         self._store, self._computed = stores
         self._leader = leader
         self._certificates = certificates
         self._stopping = stopping
         self._service_manager = service_manager
         self._failure: EnMasseError | None = None
+
+    def listen(
+        self,
+        app: ASGIApp,
+        listeners: Iterator[tuple[str, socket.socket]],
+        host: str,
+        tls: TlsFiles,
+    ) -> dict[str, Endpoint]:
+        """Add a server for each listener; return their endpoints."""
+        endpoints = {}
+        for kind, listener in listeners:
+            endpoints[kind] = Endpoint(host, listener.getsockname()[1])
+            self.servers.append(Server(app, listener, tls=tls if kind == "https" else None))
+        return endpoints
 
     def is_ready(self) -> bool:
         """Whether the process serves and is not stopping."""
@@ -319,6 +349,7 @@ class _Process:
                 tasks.create_task(self._lead(take_over), name="control"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
                 tasks.create_task(self._service_manager.keep_alive(SystemClock()), name="watchdog"),
+                tasks.create_task(self._keep_history(), name="history"),
             ]
             for server in self.servers:
                 tasks.create_task(server.run_until_stopped(), name="http")
@@ -335,6 +366,10 @@ class _Process:
         log.info("stopped")
         if self._failure is not None:
             raise self._failure
+
+    async def _keep_history(self) -> None:
+        if self.history is not None:
+            await self.history.run(lambda: self._leader.leads)
 
     async def _stand_by(self, leadership: Leadership) -> None:
         """Return once this process leads. Until then show the leader's generated resources if they

@@ -169,6 +169,11 @@ class Leader:
         except* EnMasseError as several:
             raise self._reason(several) from None
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process runs a node."""
+        return self._node is not None
+
     def serves_pages_at(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Allow the API's own pages, at these endpoints, to use WebSockets."""
         ports = {kind: one.port for kind, one in endpoints.items() if kind in DEFAULT_PORTS}

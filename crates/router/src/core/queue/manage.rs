@@ -69,6 +69,8 @@ pub struct Operation {
     pub limit: usize,
     /// first number and end number of the slice: the continuation of the slice before
     pub rest: Option<(u64, u64)>,
+    /// of a redrive of a single message: the encoded message that takes its place
+    pub edited: Option<Vec<u8>>,
 }
 
 /// The result of a slice.
@@ -443,7 +445,10 @@ impl Router {
         if self.blocks_producers(target) {
             return Err(Some(Failed::Full("the address is full: producers to it wait".to_owned())));
         }
-        let changed = encoded(queue, item, body, self.now_ms, redrives);
+        let changed = match &running.operation.edited {
+            Some(edited) => replaced(item, edited, self.now_ms),
+            None => encoded(queue, item, body, self.now_ms, redrives),
+        };
         let Ok(envelope) = envelope(&changed) else { return Err(None) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
         // The message keeps its expiry time, and must not be dropped as a duplicate of itself.
@@ -542,6 +547,15 @@ fn encoded(queue: &Queue, item: &Item, body: &[u8], now_ms: u64, redriven: bool)
     // A redriven message must not carry dead-letter annotations.
     let without: &[&str] = if redriven { &DEAD_LETTER } else { &[] };
     put_changed(&mut changed, body, &Changes { delivery_count, ttl_ms: left, annotations, without });
+    changed
+}
+
+/// An edited message in place of a stored one, whose time to live continues.
+fn replaced(item: &Item, edited: &[u8], now_ms: u64) -> Vec<u8> {
+    let left = item.expires.map(|at| u32::try_from(at.saturating_sub(now_ms)).unwrap_or(u32::MAX));
+    let mut changed = Vec::with_capacity(edited.len() + 64);
+    let changes = Changes { delivery_count: 0, ttl_ms: left, annotations: None, without: &DEAD_LETTER };
+    put_changed(&mut changed, edited, &changes);
     changed
 }
 

@@ -26,7 +26,7 @@ mod subscribing;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{LinkId, SendError as LinkError};
+use enmasse_amqp::connection::{LinkId, LinkSummary, SendError as LinkError};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Outcome, SaslCode, condition};
 use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode, UserProperties, Version};
@@ -257,6 +257,12 @@ impl Mqtt {
 
     fn link_mut(&mut self, link: LinkId) -> Option<&mut SubscriptionLink> {
         self.links.get_mut((link.0 as usize).checked_sub(FIRST_SUBSCRIPTION)?)?.as_mut()
+    }
+
+    /// The state of a subscription, for management. The node's own links have none.
+    pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
+        let found = self.link(link)?;
+        Some(LinkSummary { name: &found.filter, credit: CREDIT, deliveries: 0, unsettled: 0 })
     }
 
     /// Forgets a link; its number may be used again.

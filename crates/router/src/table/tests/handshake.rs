@@ -487,6 +487,17 @@ fn session_vouched_for_a_missing_space_is_not_found() {
 }
 
 #[test]
+fn only_a_vouched_administrator_has_every_right() {
+    let table = shared(&golden("users.json"));
+    let space = table.spaces().find(|space| !space.is_open()).expect("a closed space");
+    let named = || Some(Space::ADMINISTRATOR.to_owned());
+    let vouched = Authenticated::vouched(&table, space.name(), named());
+    assert_eq!(space.rights(&vouched), Rights::EVERYTHING);
+    let claimed = Authenticated { user: named(), ..Authenticated::default() };
+    assert_eq!(space.rights(&claimed), Rights::nothing());
+}
+
+#[test]
 fn open_with_a_generic_host_name_selects_the_only_space() {
     let table = shared(&golden("open.json"));
     for noise in ["localhost", "127.0.0.1", "::1", ""] {

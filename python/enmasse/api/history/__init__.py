@@ -1,0 +1,1 @@
+"""Past values of addresses and spaces: recorded in rings on disk, read by `query_range`."""

@@ -1,0 +1,130 @@
+"""OpenAPI v3 of the paths of `enmasse.io` that are no resources: messages, connections, live and
+past values.
+"""
+
+from typing import Any, NamedTuple
+
+from enmasse.api.access.message_rights import ReviewRequest
+from enmasse.api.http.bodies import YAML
+from enmasse.api.messages.dead_letters import DeadLettersRequest
+from enmasse.api.messages.operations import OperationRequest
+from enmasse.api.messages.send import SendRequest
+from enmasse.engines import Operation
+from enmasse.resources import API_VERSION
+from enmasse.resources.model import Model
+from enmasse.resources.schema import schema
+
+Document = dict[str, Any]
+
+BASE = f"/apis/{API_VERSION}"
+INSIDE = f"{BASE}/namespaces/{{namespace}}"
+_TEXT: Document = {"type": "string"}
+_COUNT: Document = {"type": "integer", "minimum": 0}
+_OBJECT: Document = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_LIST: Document = {
+    "type": "object",
+    "required": ["items"],
+    "properties": {
+        "kind": _TEXT,
+        "apiVersion": _TEXT,
+        "metadata": _OBJECT,
+        "items": {"type": "array", "items": _OBJECT},
+    },
+}
+
+
+class Described(NamedTuple):
+    """One request."""
+
+    path: str
+    method: str
+    summary: str
+    answer: Document
+    body: type[Model] | None = None
+    parameters: tuple[tuple[str, Document], ...] = ()
+
+
+SORTING: tuple[tuple[str, Document], ...] = (
+    ("sortBy", _TEXT),
+    ("contains", _TEXT),
+    ("offset", _COUNT),
+    ("statistics", {"type": "boolean"}),
+)
+"""Parameters of lists, besides those of Kubernetes."""
+
+_PAGING: tuple[tuple[str, Document], ...] = (("limit", _COUNT), ("continue", _TEXT))
+_RANGE: tuple[tuple[str, Document], ...] = tuple(
+    (name, _TEXT) for name in ("query", "start", "end", "step")
+)
+_ADDRESS = f"{INSIDE}/addresses/{{name}}"
+
+
+def described() -> list[Described]:
+    """Return every request."""
+    messages = [
+        Described(f"{_ADDRESS}/{one}", "post", f"{one} messages", _OBJECT, OperationRequest)
+        for one in Operation
+    ]
+    live = [
+        Described(f"{base}/{name}", "get", summary, _OBJECT, None, parameters)
+        for name, summary, parameters in (
+            ("samples", "Live values of addresses and spaces", (("address", _TEXT),)),
+            ("overview", "Counts, and what is not ready", ()),
+            ("query_range", "Past values", _RANGE),
+        )
+        for base in (BASE, INSIDE)
+    ]
+    selecting = (("space", _TEXT), ("address", _TEXT), *_PAGING)
+    return [
+        *messages,
+        Described(f"{_ADDRESS}/send", "post", "Send a message", _OBJECT, SendRequest),
+        Described(
+            f"{_ADDRESS}/deadletters", "post", "Dead letters by cause", _OBJECT, DeadLettersRequest
+        ),
+        Described(f"{_ADDRESS}/links", "get", "Links at an address", _LIST),
+        *live,
+        Described(f"{INSIDE}/connections", "get", "Connections", _LIST, None, selecting),
+        Described(f"{INSIDE}/connections/{{id}}", "get", "A connection with its links", _OBJECT),
+        Described(f"{INSIDE}/connections/{{id}}", "delete", "Close a connection", _OBJECT),
+        Described(
+            f"{INSIDE}/addressspaces/{{name}}/accessreviews",
+            "post",
+            "Whether a messaging user may do something",
+            _OBJECT,
+            ReviewRequest,
+        ),
+    ]
+
+
+def paths(refused: Document) -> Document:
+    """Return the paths; `refused` is the response to every refused request."""
+    found: Document = {}
+    for one in described():
+        item = found.setdefault(one.path, {"parameters": _in_path(one.path)})
+        operation: Document = {
+            "tags": [API_VERSION.replace("/", "_")],
+            "description": one.summary,
+            "parameters": [
+                {"name": name, "in": "query", "schema": of} for name, of in one.parameters
+            ],
+            "responses": {
+                "200": {
+                    "description": "Done",
+                    "content": {"application/json": {"schema": one.answer}},
+                },
+                "default": refused,
+            },
+        }
+        if one.body is not None:
+            content = {media: {"schema": schema(one.body)} for media in ("application/json", YAML)}
+            operation["requestBody"] = {"required": True, "content": content}
+        item[one.method] = operation
+    return found
+
+
+def _in_path(path: str) -> list[Document]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": _TEXT}
+        for name in ("namespace", "name", "id")
+        if f"{{{name}}}" in path
+    ]

@@ -1,0 +1,90 @@
+"""Connections and links of a namespace."""
+
+from typing import Any
+
+import pytest
+
+from asgi_platform import ADDRESSES, SPACES, Served, bearer, body
+from doubles import queue, space
+from enmasse.engines import Connection, LinkStatistics
+
+BASE = "/apis/enmasse.io/v1beta1/namespaces"
+MINE = f"{BASE}/default/connections"
+
+
+@pytest.fixture
+async def connected(served: Served) -> Served:
+    """Two connections of the namespace and one of another; the first has a link to a queue."""
+    await served.http.post(SPACES, json=body(space()))
+    made = (await served.http.post(ADDRESSES, json=body(queue()))).json()
+    served.engine.open = [
+        Connection(
+            1, "default.default", "alice", "c", "10.0.0.5:9", "amqps", 1, product="qpid-jms 2.5"
+        ),
+        Connection(2, "default.default", None, None, None, "ws", 0),
+        Connection(3, "shop.other", "bob", None, None, "amqp", 0),
+        Connection(4, None, None, None, None, "amqp", 0),
+    ]
+    uid = made["metadata"]["uid"]
+    served.engine.attached = [LinkStatistics(1, "in", "receiver", (uid,), 10, 5, 2)]
+    return served
+
+
+async def test_a_tenant_sees_the_connections_of_its_namespace(connected: Served) -> None:
+    tenant = await bearer(connected, "ci.x", tenant_view="default")
+    found: dict[str, Any] = (await tenant.get(MINE)).json()
+    assert [one["id"] for one in found["items"]] == ["1", "2"]
+    first = found["items"][0]
+    assert first["tls"] is True
+    assert (first["user"], first["product"], first["space"]) == (
+        *("alice", "qpid-jms 2.5"),
+        "default",
+    )
+    assert "user" not in found["items"][1]
+    assert (await tenant.get(f"{BASE}/other/connections")).status_code == 403
+    assert (await tenant.get(f"{MINE}/3")).status_code == 404, "of another namespace"
+
+
+async def test_connections_are_paged_and_selected(connected: Served) -> None:
+    first = (await connected.http.get(MINE, params={"limit": 1})).json()
+    assert first["metadata"] == {"remainingItemCount": 1, "continue": "1"}
+    second = (await connected.http.get(MINE, params={"limit": 1, "continue": "1"})).json()
+    assert [one["id"] for one in second["items"]] == ["2"]
+    assert "continue" not in second["metadata"]
+    at = (await connected.http.get(MINE, params={"address": "orders"})).json()
+    assert [one["id"] for one in at["items"]] == ["1"]
+    none = (await connected.http.get(MINE, params={"space": "another"})).json()
+    assert none["items"] == []
+    assert (await connected.http.get(MINE, params={"address": "gone"})).status_code == 404
+    assert (await connected.http.get(MINE, params={"continue": "x"})).status_code == 400
+
+
+async def test_rates_cover_the_time_since_the_previous_listing(connected: Served) -> None:
+    await connected.http.get(MINE)
+    connected.clock.advance(10)
+    first, *rest = connected.engine.open
+    connected.engine.open = [first._replace(messages_in=50, messages_out=100), *rest]
+    found = (await connected.http.get(MINE)).json()["items"][0]
+    assert (found["messagesInPerSecond"], found["messagesOutPerSecond"]) == (5.0, 10.0)
+
+
+async def test_links_are_shown_by_connection_and_by_address(connected: Served) -> None:
+    one = (await connected.http.get(f"{MINE}/1")).json()
+    (link,) = one["links"]
+    assert (link["role"], link["address"], link["credit"]) == ("receiver", "orders", 10)
+    at = (await connected.http.get(f"{ADDRESSES}/default.orders/links")).json()
+    (same,) = at["items"]
+    assert same == link
+    assert (same["user"], same["deliveries"], same["unsettled"]) == ("alice", 5, 2)
+
+
+async def test_only_an_editor_closes_a_connection(connected: Served) -> None:
+    viewer = await bearer(connected, "view.x", tenant_view="default")
+    assert (await viewer.delete(f"{MINE}/1")).status_code == 403
+    operator = await bearer(connected, "op.x", service_admin="*")
+    assert (await operator.delete(f"{MINE}/1")).status_code == 403
+    editor = await bearer(connected, "edit.x", tenant_edit="default")
+    assert (await editor.delete(f"{MINE}/3")).status_code == 404
+    assert (await editor.delete(f"{MINE}/1")).status_code == 200
+    assert [one.id for one in connected.engine.open] == [2, 3, 4]
+    assert (await editor.delete(f"{MINE}/1")).status_code == 404
