@@ -9,6 +9,7 @@ from enmasse.resources import address_rules
 from enmasse.resources.forwarders import FORWARDERS_MAX, Forwarder, ForwarderStatus
 from enmasse.resources.model import (
     AGE,
+    SPACE,
     Column,
     Declared,
     Metadata,
@@ -320,6 +321,7 @@ class Address(Declared):
         Column("Out/s", "deliveredPerSecond", "number"),
     )
     selectable: ClassVar[tuple[str, ...]] = (
+        SPACE,
         *("spec.address", "spec.type", "spec.plan", "spec.topic"),
         *("status.phase", "status.isReady"),
     )

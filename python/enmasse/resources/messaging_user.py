@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from enmasse.base.errors import Fault
 from enmasse.resources.model import (
     AGE,
+    SPACE,
     Column,
     Metadata,
     Model,
@@ -243,7 +244,10 @@ class MessagingUser(Reported):
         Column("Status", "status.messages"),
         AGE,
     )
-    selectable: ClassVar[tuple[str, ...]] = ("spec.username", "status.phase", "status.isReady")
+    selectable: ClassVar[tuple[str, ...]] = (
+        SPACE,
+        *("spec.username", "status.phase", "status.isReady"),
+    )
     write_only: ClassVar[tuple[str, ...]] = ("spec.authentication.password",)
     immutable: ClassVar[tuple[str, ...]] = ("username",)
 

@@ -273,6 +273,9 @@ class Column(NamedTuple):
     """Above 0 it is shown by `kubectl get -o wide` only."""
 
 
+SPACE = "metadata.space"
+"""Path of the address space in field selectors of kinds whose names begin with it."""
+
 AGE = Column("Age", "metadata.creationTimestamp", "date")
 
 

@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_snake
 
 from enmasse.base.errors import Code, Fault, Invalid
 from enmasse.resources import Address, Resource
+from enmasse.resources.model import SPACE
 
 SELECTOR_BYTES_MAX = 16 * 1024
 """Maximum length of a selector."""
@@ -107,7 +108,14 @@ def _field_requirements(model: type[Resource], text: str) -> Iterator[Selector]:
 
 
 def _field_requirement(path: str, value: str, *, wanted: bool) -> Selector:
+    if path == SPACE:
+        # not a member of the document: the first part of the name
+        return lambda resource: (_space(resource) == value) is wanted
     return lambda resource: (_text(value_at(resource, path)) == value) is wanted
+
+
+def _space(resource: Resource) -> str:
+    return resource.metadata.name.partition(".")[0]
 
 
 def _text(value: Any) -> str:
