@@ -1,0 +1,138 @@
+import { request } from './http';
+import { AddressKind, resourcePath } from './kinds';
+import type { Address } from './types';
+
+/** Operations on messages: slices of at most 1,000, repeated until there are no more. */
+
+export interface MessageDocument {
+  body?: unknown;
+  properties?: Record<string, unknown>;
+  applicationProperties?: Record<string, unknown>;
+  annotations?: Record<string, unknown>;
+  header?: Record<string, unknown>;
+}
+
+export interface StoredMessage {
+  id?: number;
+  offset?: number;
+  partition?: number;
+  state?: 'waiting' | 'scheduled' | 'delayed';
+  bytes: number;
+  enqueued?: string;
+  attempts?: number;
+  expires?: string;
+  due?: string;
+  message?: MessageDocument;
+  raw?: { encoding: 'base64'; body: string };
+  kind?: 'data' | 'value' | 'sequence';
+}
+
+export interface OperationAnswer {
+  operation: string;
+  address: string;
+  dryRun?: boolean;
+  messages: number;
+  bytes: number;
+  items?: StoredMessage[];
+  continue?: string;
+}
+
+export interface StreamStart {
+  offset?: number;
+  time?: string;
+  position?: 'first' | 'last';
+}
+
+export interface OperationRequest {
+  selector?: string;
+  limit?: number;
+  dryRun?: boolean;
+  to?: string;
+  continue?: string;
+  form?: 'typed';
+  from?: StreamStart;
+  partition?: number;
+  id?: number;
+  edit?: { message: OutgoingMessage };
+}
+
+export interface OutgoingMessage {
+  body?: unknown;
+  encoding?: 'text' | 'json' | 'base64' | 'value';
+  properties?: Record<string, unknown>;
+  applicationProperties?: Record<string, unknown>;
+  annotations?: Record<string, unknown>;
+  durable?: boolean;
+  ttlMs?: number;
+  priority?: number;
+}
+
+export interface SendAnswer {
+  outcome: 'accepted' | 'rejected' | 'released' | 'modified';
+  condition?: string;
+  description?: string;
+  count: number;
+  messages: number;
+}
+
+export interface DeadLetterGroup {
+  cause: string;
+  origin: string;
+  messages: number;
+  bytes: number;
+  oldest: string;
+  newest: string;
+  description?: string;
+  selector: string;
+  ids: number[];
+}
+
+export interface DeadLetters {
+  messages: number;
+  bytes: number;
+  groups: DeadLetterGroup[];
+  complete: boolean;
+  continue?: string;
+}
+
+export type Operation = 'purge' | 'peek' | 'move' | 'copy' | 'redrive';
+
+function pathOf(address: Address, operation: string): string {
+  return resourcePath(AddressKind, address.metadata.namespace ?? '', address.metadata.name, operation);
+}
+
+/** One slice of an operation. */
+export function operate(
+  address: Address,
+  operation: Operation,
+  body: OperationRequest,
+): Promise<OperationAnswer> {
+  return request<OperationAnswer>('POST', pathOf(address, operation), { body });
+}
+
+/** All slices of an operation. `onProgress` has the messages so far; `signal` ends it between two slices. */
+export async function operateAll(
+  address: Address,
+  operation: Operation,
+  body: OperationRequest,
+  onProgress: (messages: number) => void = () => undefined,
+  signal?: AbortSignal,
+): Promise<number> {
+  let messages = 0;
+  let next: string | undefined;
+  do {
+    const answer = await operate(address, operation, next ? { ...body, continue: next } : body);
+    messages += answer.messages;
+    next = answer.continue;
+    onProgress(messages);
+  } while (next !== undefined && !signal?.aborted);
+  return messages;
+}
+
+export function sendMessage(address: Address, message: OutgoingMessage, count: number): Promise<SendAnswer> {
+  return request<SendAnswer>('POST', pathOf(address, 'send'), { body: { message, count } });
+}
+
+export function deadLetters(address: Address, limit = 10_000): Promise<DeadLetters> {
+  return request<DeadLetters>('POST', pathOf(address, 'deadletters'), { body: { limit } });
+}

@@ -1,0 +1,100 @@
+import {
+  Alert,
+  Button,
+  Content,
+  Form,
+  Modal,
+  ModalBody,
+  ModalFooter,
+  ModalHeader,
+} from '@patternfly/react-core';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { operate, type DeadLetterGroup, type StoredMessage } from '@/api/messages';
+import type { Address } from '@/api/types';
+import { ActionError, Empty, Loading } from '@/ui/States';
+import { MessageFields } from './MessageFields';
+import { bodyFault, draftOf, outgoing } from './messageDraft';
+
+/** Correct one dead letter and send it back in one step: it leaves only when its origin has accepted it. */
+
+export interface EditDialogProps {
+  address: Address;
+  group: DeadLetterGroup;
+  onClose: () => void;
+}
+
+function Editor({ address, stored, group, onClose }: EditDialogProps & { stored: StoredMessage }) {
+  const [draft, setDraft] = useState(() => draftOf(stored.message ?? {}, stored.kind));
+  const redrive = useMutation({
+    mutationFn: () => operate(address, 'redrive', { id: stored.id ?? 0, edit: { message: outgoing(draft) } }),
+  });
+  return (
+    <>
+      <ModalBody tabIndex={0}>
+        <Content component="p">
+          Message {stored.id} goes back to <bdi>{group.origin}</bdi> as it is written here.
+        </Content>
+        <Form>
+          <MessageFields
+            draft={draft}
+            set={(change) => {
+              setDraft({ ...draft, ...change });
+            }}
+          />
+        </Form>
+        {redrive.error ? <ActionError error={redrive.error} title="The message was not sent back" /> : null}
+        {redrive.isSuccess ? <Alert isInline variant="success" title="The message was sent back." /> : null}
+      </ModalBody>
+      <ModalFooter>
+        {redrive.isSuccess ? (
+          <Button onClick={onClose}>Close</Button>
+        ) : (
+          <>
+            <Button
+              isLoading={redrive.isPending}
+              isDisabled={redrive.isPending || bodyFault(draft) !== undefined}
+              onClick={() => {
+                redrive.mutate();
+              }}
+            >
+              Redrive
+            </Button>
+            <Button variant="link" onClick={onClose}>
+              Cancel
+            </Button>
+          </>
+        )}
+      </ModalFooter>
+    </>
+  );
+}
+
+export function EditDialog(props: EditDialogProps) {
+  const { address, group, onClose } = props;
+  const first = useQuery({
+    queryKey: ['first-of-group', address.metadata.uid, group.selector],
+    queryFn: () => operate(address, 'peek', { selector: group.selector, limit: 1, form: 'typed' }),
+    gcTime: 0,
+    retry: false,
+  });
+  const stored = first.data?.items?.[0];
+  return (
+    <Modal isOpen variant="medium" onClose={onClose} aria-label="Edit and redrive">
+      <ModalHeader title="Edit and redrive" />
+      {stored?.message ? (
+        <Editor {...props} stored={stored} />
+      ) : (
+        <ModalBody>
+          {first.isPending ? <Loading /> : null}
+          {first.error ? <ActionError error={first.error} title="The message could not be read" /> : null}
+          {first.isSuccess ? (
+            <Empty title="No message can be edited">
+              The messages of this group are gone, held by a consumer, or larger than 64 KiB.
+            </Empty>
+          ) : null}
+        </ModalBody>
+      )}
+    </Modal>
+  );
+}

@@ -1,0 +1,226 @@
+import {
+  Button,
+  ExpandableSection,
+  FormGroup,
+  Grid,
+  GridItem,
+  Split,
+  SplitItem,
+  Stack,
+  StackItem,
+  TextInput,
+} from '@patternfly/react-core';
+import MinusIcon from '@patternfly/react-icons/dist/esm/icons/minus-circle-icon';
+import PlusIcon from '@patternfly/react-icons/dist/esm/icons/plus-circle-icon';
+import { NumberField, SelectField, SwitchField, TextField } from '@/ui/fields';
+import { bodyFault, type MessageDraft, type NamedValue } from './messageDraft';
+
+/** The fields of a message that a person writes. */
+
+export interface MessageFieldsProps {
+  draft: MessageDraft;
+  set: (change: Partial<MessageDraft>) => void;
+}
+
+interface NamedValuesProps {
+  title: string;
+  values: readonly NamedValue[];
+  onChange: (values: NamedValue[]) => void;
+}
+
+function NamedValues({ title, values, onChange }: NamedValuesProps) {
+  const put = (at: number, change: Partial<NamedValue>) => {
+    onChange(values.map((one, index) => (index === at ? { ...one, ...change } : one)));
+  };
+  return (
+    <FormGroup label={title} role="group">
+      <Stack hasGutter>
+        {values.map((one, index) => (
+          <StackItem key={index}>
+            <Split hasGutter>
+              <SplitItem isFilled>
+                <TextInput
+                  aria-label={`Name ${String(index + 1)} of ${title}`}
+                  placeholder="name"
+                  value={one.name}
+                  onChange={(_event, name) => {
+                    put(index, { name });
+                  }}
+                />
+              </SplitItem>
+              <SplitItem isFilled>
+                <TextInput
+                  aria-label={`Value ${String(index + 1)} of ${title}`}
+                  placeholder={'text, 5, true or "5"'}
+                  value={one.value}
+                  onChange={(_event, value) => {
+                    put(index, { value });
+                  }}
+                />
+              </SplitItem>
+              <SplitItem>
+                <Button
+                  variant="plain"
+                  aria-label={`Remove ${one.name || 'this one'}`}
+                  icon={<MinusIcon />}
+                  onClick={() => {
+                    onChange(values.filter((_one, at) => at !== index));
+                  }}
+                />
+              </SplitItem>
+            </Split>
+          </StackItem>
+        ))}
+        <StackItem>
+          <Button
+            variant="link"
+            isInline
+            icon={<PlusIcon />}
+            onClick={() => {
+              onChange([...values, { name: '', value: '' }]);
+            }}
+          >
+            Add to {title.toLowerCase()}
+          </Button>
+        </StackItem>
+      </Stack>
+    </FormGroup>
+  );
+}
+
+export function MessageFields({ draft, set }: MessageFieldsProps) {
+  const fault = bodyFault(draft);
+  return (
+    <>
+      <TextField
+        label="Body"
+        value={draft.body}
+        rows={8}
+        isCode
+        onChange={(body) => {
+          set({ body });
+        }}
+        hint={fault && draft.body !== '' ? `The body ${fault}.` : undefined}
+      />
+      <Grid hasGutter md={6}>
+        <GridItem>
+          <SelectField
+            label="The body is"
+            value={draft.encoding}
+            onChange={(encoding) => {
+              set({ encoding: encoding as MessageDraft['encoding'] });
+            }}
+            options={[
+              { value: 'text', title: 'text' },
+              { value: 'json', title: 'JSON, sent as data' },
+              { value: 'value', title: 'JSON, sent as an AMQP value' },
+              { value: 'base64', title: 'base64, sent as data' },
+            ]}
+          />
+        </GridItem>
+        <GridItem>
+          <TextField
+            label="Subject"
+            value={draft.subject}
+            onChange={(subject) => {
+              set({ subject });
+            }}
+          />
+        </GridItem>
+      </Grid>
+      <NamedValues
+        title="Application properties"
+        values={draft.properties}
+        onChange={(properties) => {
+          set({ properties });
+        }}
+      />
+      <ExpandableSection toggleText="More properties" isIndented>
+        <Grid hasGutter md={6}>
+          <GridItem>
+            <TextField
+              label="Message id"
+              value={draft.messageId}
+              onChange={(messageId) => {
+                set({ messageId });
+              }}
+            />
+          </GridItem>
+          <GridItem>
+            <TextField
+              label="Correlation id"
+              value={draft.correlationId}
+              onChange={(correlationId) => {
+                set({ correlationId });
+              }}
+            />
+          </GridItem>
+          <GridItem>
+            <TextField
+              label="Content type"
+              value={draft.contentType}
+              onChange={(contentType) => {
+                set({ contentType });
+              }}
+            />
+          </GridItem>
+          <GridItem>
+            <TextField
+              label="Reply to"
+              value={draft.replyTo}
+              onChange={(replyTo) => {
+                set({ replyTo });
+              }}
+            />
+          </GridItem>
+          <GridItem>
+            <TextField
+              label="Group id"
+              value={draft.groupId}
+              onChange={(groupId) => {
+                set({ groupId });
+              }}
+            />
+          </GridItem>
+          <GridItem>
+            <NumberField
+              label="Priority"
+              max={9}
+              value={draft.priority}
+              onChange={(priority) => {
+                set({ priority });
+              }}
+            />
+          </GridItem>
+          <GridItem>
+            <NumberField
+              label="Time to live, in milliseconds"
+              value={draft.ttl}
+              onChange={(ttl) => {
+                set({ ttl });
+              }}
+            />
+          </GridItem>
+          <GridItem>
+            <SwitchField
+              label="Durable"
+              value={draft.durable}
+              onChange={(durable) => {
+                set({ durable });
+              }}
+            />
+          </GridItem>
+          <GridItem span={12}>
+            <NamedValues
+              title="Annotations"
+              values={draft.annotations}
+              onChange={(annotations) => {
+                set({ annotations });
+              }}
+            />
+          </GridItem>
+        </Grid>
+      </ExpandableSection>
+    </>
+  );
+}

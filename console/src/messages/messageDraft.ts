@@ -1,0 +1,131 @@
+import type { MessageDocument, OutgoingMessage } from '@/api/messages';
+
+/** A message that a person writes or edits, and the request it becomes. */
+
+export interface NamedValue {
+  name: string;
+  value: string;
+}
+
+export interface MessageDraft {
+  body: string;
+  encoding: 'text' | 'json' | 'base64' | 'value';
+  messageId: string;
+  correlationId: string;
+  subject: string;
+  contentType: string;
+  replyTo: string;
+  groupId: string;
+  properties: NamedValue[];
+  annotations: NamedValue[];
+  durable: boolean;
+  ttl: number | undefined;
+  priority: number | undefined;
+}
+
+export const NEW_MESSAGE: MessageDraft = {
+  body: '',
+  encoding: 'text',
+  messageId: '',
+  correlationId: '',
+  subject: '',
+  contentType: '',
+  replyTo: '',
+  groupId: '',
+  properties: [],
+  annotations: [],
+  durable: true,
+  ttl: undefined,
+  priority: undefined,
+};
+
+const PROPERTIES = [
+  ['message_id', 'messageId'],
+  ['correlation_id', 'correlationId'],
+  ['subject', 'subject'],
+  ['content_type', 'contentType'],
+  ['reply_to', 'replyTo'],
+  ['group_id', 'groupId'],
+] as const satisfies readonly (readonly [string, keyof MessageDraft])[];
+
+/** A number, a truth value or a text, as it is written; quotes make a text of anything. */
+export function valueOf(text: string): string | number | boolean {
+  const trimmed = text.trim();
+  if (trimmed === 'true' || trimmed === 'false') return trimmed === 'true';
+  if (/^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(trimmed) && Number.isFinite(Number(trimmed)))
+    return Number(trimmed);
+  if (/^".*"$/s.test(trimmed)) return trimmed.slice(1, -1);
+  return text;
+}
+
+function named(values: readonly NamedValue[]): Record<string, string | number | boolean> {
+  return Object.fromEntries(
+    values.filter(({ name }) => name !== '').map(({ name, value }) => [name, valueOf(value)]),
+  );
+}
+
+/** The error of a body that its encoding cannot have. */
+export function bodyFault(draft: MessageDraft): string | undefined {
+  if (draft.encoding === 'json' || draft.encoding === 'value') {
+    try {
+      JSON.parse(draft.body);
+    } catch (error) {
+      return `is not JSON: ${error instanceof Error ? error.message : ''}`;
+    }
+  }
+  if (draft.encoding === 'base64' && !/^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(draft.body)) return 'is not base64';
+  return undefined;
+}
+
+export function outgoing(draft: MessageDraft): OutgoingMessage {
+  const isJson = draft.encoding === 'json' || draft.encoding === 'value';
+  const properties: Record<string, unknown> = {};
+  for (const [name, field] of PROPERTIES) if (draft[field] !== '') properties[name] = draft[field];
+  const applicationProperties = named(draft.properties);
+  const annotations = named(draft.annotations);
+  return {
+    body: isJson ? (JSON.parse(draft.body) as unknown) : draft.body,
+    encoding: draft.encoding,
+    ...(Object.keys(properties).length > 0 ? { properties } : {}),
+    ...(Object.keys(applicationProperties).length > 0 ? { applicationProperties } : {}),
+    ...(Object.keys(annotations).length > 0 ? { annotations } : {}),
+    durable: draft.durable,
+    ...(draft.ttl === undefined ? {} : { ttlMs: draft.ttl }),
+    ...(draft.priority === undefined ? {} : { priority: draft.priority }),
+  };
+}
+
+function text(value: unknown): string {
+  if (value === undefined || value === null) return '';
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+/** A text that `valueOf` reads back as the same value. */
+function written(value: unknown): string {
+  return typeof value === 'string' && valueOf(value) !== value ? `"${value}"` : text(value);
+}
+
+/** The draft of a stored message, without what the platform added to it. */
+export function draftOf(message: MessageDocument, kind: string | undefined): MessageDraft {
+  const properties = message.properties ?? {};
+  const isText = typeof message.body === 'string';
+  return {
+    ...NEW_MESSAGE,
+    body: isText ? (message.body as string) : JSON.stringify(message.body ?? null, null, 2),
+    encoding: isText ? 'text' : kind === 'data' ? 'json' : 'value',
+    messageId: text(properties.message_id),
+    correlationId: text(properties.correlation_id),
+    subject: text(properties.subject),
+    contentType: text(properties.content_type),
+    replyTo: text(properties.reply_to),
+    groupId: text(properties.group_id),
+    properties: Object.entries(message.applicationProperties ?? {}).map(([name, value]) => ({
+      name,
+      value: written(value),
+    })),
+    annotations: Object.entries(message.annotations ?? {})
+      .filter(([name]) => !name.startsWith('x-opt-dead-letter'))
+      .map(([name, value]) => ({ name, value: written(value) })),
+    durable: message.header?.durable !== false,
+  };
+}

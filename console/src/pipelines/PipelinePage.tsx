@@ -1,0 +1,124 @@
+import { Card, CardBody, CardTitle, Content, PageSection, Stack, StackItem } from '@patternfly/react-core';
+import { useParams } from 'react-router';
+import { PipelineKind } from '@/api/kinds';
+import { useResource } from '@/api/list';
+import type { Pipeline } from '@/api/types';
+import { Conditions } from '@/spaces/conditions';
+import { Code } from '@/ui/Code';
+import { DataTable, type Column } from '@/ui/DataTable';
+import { Page } from '@/ui/Page';
+import { Failure, Loading, PhaseLabel } from '@/ui/States';
+import { Name } from '@/ui/Name';
+import { yamlOf } from '@/ui/preview';
+
+type Source = Pipeline['spec']['sources'][number];
+type Detector = NonNullable<Pipeline['spec']['detectors']>[number];
+
+const SOURCES: Column<Source>[] = [
+  { key: 'name', title: 'Source', render: (source) => source.name },
+  { key: 'address', title: 'Address', render: (source) => <Name>{source.address}</Name> },
+  { key: 'url', title: 'Server', render: (source) => <code>{source.url}</code> },
+  { key: 'format', title: 'Format', render: (source) => source.format },
+];
+
+const DETECTORS: Column<Detector>[] = [
+  { key: 'name', title: 'Detector', render: (detector) => detector.name },
+  {
+    key: 'metric',
+    title: 'Metric',
+    render: (detector) => ('metric' in detector ? String(detector.metric ?? 'device') : 'device'),
+  },
+  {
+    key: 'source',
+    title: 'Source',
+    render: (detector) => ('source' in detector ? String(detector.source ?? 'all') : 'all'),
+  },
+];
+
+/** One declared pipeline: what it reads and detects, and how to run it. */
+export function PipelinePage() {
+  const { namespace = '', pipeline: name = '' } = useParams();
+  const found = useResource<Pipeline>(PipelineKind, namespace, name);
+  const pipeline = found.data;
+  return (
+    <Page
+      title={name}
+      subtitle={`Pipeline · namespace ${namespace}`}
+      crumbs={[{ title: 'Pipelines', to: '/pipelines' }, { title: name }]}
+      labels={
+        pipeline ? (
+          <PhaseLabel phase={pipeline.status?.phase} isReady={pipeline.status?.isReady ?? false} />
+        ) : null
+      }
+    >
+      <PageSection isFilled>
+        {found.error && !pipeline ? (
+          <Failure error={found.error} retry={() => void found.refetch()} />
+        ) : !pipeline ? (
+          <Loading />
+        ) : (
+          <Stack hasGutter>
+            <Conditions of={pipeline.status?.conditions} />
+            <StackItem>
+              <Card isCompact>
+                <CardTitle>Sources</CardTitle>
+                <CardBody>
+                  <DataTable
+                    label="Sources"
+                    columns={SOURCES}
+                    rows={pipeline.spec.sources}
+                    keyOf={(source) => source.name}
+                    empty={null}
+                  />
+                </CardBody>
+              </Card>
+            </StackItem>
+            <StackItem>
+              <Card isCompact>
+                <CardTitle>Detectors</CardTitle>
+                <CardBody>
+                  <DataTable
+                    label="Detectors"
+                    columns={DETECTORS}
+                    rows={pipeline.spec.detectors ?? []}
+                    keyOf={(detector) => detector.name}
+                    empty={<Content component="small">None: the pipeline only writes tables.</Content>}
+                  />
+                </CardBody>
+              </Card>
+            </StackItem>
+            <StackItem>
+              <Card isCompact>
+                <CardTitle>Run it, and look at it</CardTitle>
+                <CardBody>
+                  <Content component="p">
+                    A pipeline runs where Spark is. Its lag, devices, incidents and alerts are in its own
+                    metrics and tables:
+                  </Content>
+                  <Code
+                    text={`enmasse get pipeline ${name} --namespace ${namespace} -o yaml > pipeline.yaml\nenmasse pipeline run pipeline.yaml\nenmasse pipeline --help`}
+                  />
+                </CardBody>
+              </Card>
+            </StackItem>
+            <StackItem>
+              <Card isCompact>
+                <CardTitle>Document</CardTitle>
+                <CardBody>
+                  <Code
+                    text={yamlOf({
+                      apiVersion: 'enmasse.io/v1beta1',
+                      kind: 'Pipeline',
+                      metadata: { name, namespace },
+                      spec: pipeline.spec,
+                    })}
+                  />
+                </CardBody>
+              </Card>
+            </StackItem>
+          </Stack>
+        )}
+      </PageSection>
+    </Page>
+  );
+}

@@ -1,0 +1,264 @@
+import { Alert, Content, Form, Stack, StackItem, Title } from '@patternfly/react-core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { useNavigate } from 'react-router';
+import { AddressSpaceKind, SchemaKind } from '@/api/kinds';
+import { useAll } from '@/api/list';
+import type { AddressSpace, AddressSpaceSchema } from '@/api/types';
+import { create, useDryRun } from '@/api/write';
+import { useNotify } from '@/app/notices';
+import { useSession } from '@/app/session';
+import { Choices } from '@/ui/Choices';
+import { CodeTabs } from '@/ui/Code';
+import { Facts } from '@/ui/Facts';
+import { ActionError, Failure, Loading } from '@/ui/States';
+import { WizardPage } from '@/ui/WizardPage';
+import { FaultsProvider, SelectField, TextField, faultOf } from '@/ui/fields';
+import { previewsOf, pruned } from '@/ui/preview';
+import { EndpointFields, endpointDocument, type EndpointDraft } from './EndpointFields';
+import { spacePath } from './paths';
+
+interface Draft {
+  namespace: string;
+  name: string;
+  type: string;
+  plan: string;
+  service: string;
+  endpoints: EndpointDraft[];
+}
+
+type Schema = AddressSpaceSchema['spec'];
+
+const TYPE_TEXTS: Record<string, string> = {
+  standard: 'Every address type, direct ones too. Scales with the number of addresses.',
+  brokered: 'Queues and topics of one broker, with transactions and ordering across addresses.',
+};
+
+function documentOf(draft: Draft): AddressSpace {
+  return pruned({
+    apiVersion: 'enmasse.io/v1beta1',
+    kind: 'AddressSpace',
+    metadata: { name: draft.name, namespace: draft.namespace },
+    spec: {
+      type: draft.type,
+      plan: draft.plan,
+      authenticationService: draft.service ? { name: draft.service } : undefined,
+      endpoints: draft.endpoints.map(endpointDocument),
+    },
+  }) as AddressSpace;
+}
+
+function quotaText(limits: Record<string, number | undefined> | undefined): string {
+  const given = Object.entries(limits ?? {}).filter(([, value]) => value !== undefined);
+  return given.map(([name, value]) => `${name} ${String(value)}`).join(' · ');
+}
+
+interface PartProps {
+  draft: Draft;
+  set: (change: Partial<Draft>) => void;
+  schemas: Map<string, Schema>;
+}
+
+function Basics({ draft, set, schemas }: PartProps) {
+  const { may } = useSession();
+  return (
+    <Form>
+      <TextField
+        label="Namespace"
+        path="metadata.namespace"
+        value={draft.namespace}
+        onChange={(namespace) => {
+          set({ namespace });
+        }}
+        isRequired
+        hint={
+          may.namespaces.length > 0
+            ? `Yours: ${may.namespaces.slice(0, 6).join(', ')}. A new name makes a new namespace, if you have the right.`
+            : undefined
+        }
+      />
+      <TextField
+        label="Name"
+        path="metadata.name"
+        value={draft.name}
+        onChange={(name) => {
+          set({ name });
+        }}
+        isRequired
+        autoFocus
+        hint="Lower-case letters, digits and hyphens. Clients name the space as NAME.NAMESPACE."
+      />
+      <Title headingLevel="h3" size="md">
+        Type
+      </Title>
+      <Choices
+        label="Type"
+        value={draft.type}
+        onChange={(type) => {
+          set({ type, plan: schemas.get(type)?.plans?.[0]?.name ?? '' });
+        }}
+        choices={[...schemas.keys()].reverse().map((type) => ({
+          value: type,
+          title: type,
+          text: TYPE_TEXTS[type] ?? schemas.get(type)?.description,
+        }))}
+      />
+    </Form>
+  );
+}
+
+function Plan({ draft, set, schemas }: PartProps) {
+  const plans = schemas.get(draft.type)?.plans ?? [];
+  return (
+    <Form>
+      <Choices
+        label="Plan"
+        value={draft.plan}
+        onChange={(plan) => {
+          set({ plan });
+        }}
+        choices={plans.map((plan) => ({
+          value: plan.name,
+          title: plan.displayName ?? plan.name,
+          text: (
+            <>
+              {plan.description}
+              <br />
+              {quotaText(plan.resourceLimits as Record<string, number | undefined> | undefined)}
+            </>
+          ),
+        }))}
+      />
+    </Form>
+  );
+}
+
+function Access({ draft, set, schemas }: PartProps) {
+  const services = schemas.get(draft.type)?.authenticationServices ?? [];
+  return (
+    <Form>
+      <SelectField
+        label="Authentication service"
+        path="spec.authenticationService"
+        value={draft.service}
+        onChange={(service) => {
+          set({ service });
+        }}
+        options={[
+          { value: '', title: 'The default of the platform' },
+          ...services.map((name) => ({ value: name, title: name })),
+        ]}
+        hint="Who may connect. `none` admits every client; `standard` requires a user of the space."
+      />
+      <EndpointFields
+        endpoints={draft.endpoints}
+        onChange={(endpoints) => {
+          set({ endpoints });
+        }}
+      />
+    </Form>
+  );
+}
+
+function Review({ draft, document }: { draft: Draft; document: AddressSpace }) {
+  return (
+    <Stack hasGutter>
+      <StackItem>
+        <Facts
+          columns={3}
+          of={[
+            ['Name', draft.name],
+            ['Namespace', draft.namespace],
+            ['Type', draft.type],
+            ['Plan', draft.plan],
+            ['Authentication', draft.service || 'default of the platform'],
+            ['Endpoints', draft.endpoints.length > 0 ? String(draft.endpoints.length) : 'built in'],
+          ]}
+        />
+      </StackItem>
+      <StackItem>
+        <Content component="p">The same without the console:</Content>
+        <CodeTabs label="Forms of the document" choices={previewsOf(document)} />
+      </StackItem>
+    </Stack>
+  );
+}
+
+export function CreateSpacePage() {
+  const { may } = useSession();
+  const schemas = useAll<AddressSpaceSchema>(SchemaKind);
+  const byType = useMemo(
+    () => new Map((schemas.data ?? []).map((one) => [one.metadata.name, one.spec] as const)),
+    [schemas.data],
+  );
+  const [draft, setDraft] = useState<Draft>({
+    namespace: may.namespaces.find((one) => one !== 'enmasse-infra') ?? 'default',
+    name: '',
+    type: 'standard',
+    plan: '',
+    service: '',
+    endpoints: [],
+  });
+  const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
+  const plan = draft.plan || (byType.get(draft.type)?.plans?.[0]?.name ?? '');
+  const complete = { ...draft, plan };
+  const document = documentOf(complete);
+  const check = useDryRun(AddressSpaceKind, draft.name && draft.namespace ? document : null);
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const notify = useNotify();
+  const set = (change: Partial<Draft>) => {
+    setDraft((before) => ({ ...before, ...change }));
+    setTouched((before) => {
+      const paths: Record<string, string> = { name: 'metadata.name', namespace: 'metadata.namespace' };
+      return new Set([...before, ...Object.keys(change).map((key) => paths[key] ?? `spec.${key}`)]);
+    });
+  };
+  if (schemas.error) return <Failure error={schemas.error} retry={() => void schemas.refetch()} />;
+  if (!schemas.data) return <Loading />;
+  const part = { draft: complete, set, schemas: byType };
+  const isNamed =
+    draft.name !== '' &&
+    !faultOf(check.error, 'metadata.name') &&
+    !faultOf(check.error, 'metadata.namespace');
+  const isTaken = check.error?.reason === 'AlreadyExists';
+  const other = check.error && !isTaken && check.error.causes.length === 0 ? check.error : null;
+  const wrapped = (content: React.ReactNode) => (
+    <FaultsProvider value={{ error: check.error, touched }}>
+      <Stack hasGutter>
+        {isTaken ? <Alert isInline variant="warning" title={check.error?.message} /> : null}
+        {other ? <ActionError error={other} title="The platform would refuse this" /> : null}
+        <StackItem>{content}</StackItem>
+      </Stack>
+    </FaultsProvider>
+  );
+  return (
+    <WizardPage
+      title="Create address space"
+      crumbs={[{ title: 'Address spaces', to: '/spaces' }, { title: 'Create' }]}
+      cancelTo="/spaces"
+      steps={[
+        {
+          id: 'basics',
+          title: 'Name and type',
+          content: wrapped(<Basics {...part} />),
+          isComplete: isNamed && !isTaken && !check.isChecking,
+        },
+        { id: 'plan', title: 'Plan', content: wrapped(<Plan {...part} />), isComplete: plan !== '' },
+        { id: 'access', title: 'Access', content: wrapped(<Access {...part} />), isComplete: !check.error },
+        {
+          id: 'review',
+          title: 'Review',
+          content: wrapped(<Review draft={complete} document={document} />),
+          isComplete: check.isAccepted,
+        },
+      ]}
+      run={() => create(AddressSpaceKind, document)}
+      onDone={() => {
+        notify(`Address space ${draft.name} was created.`);
+        void client.invalidateQueries({ queryKey: [AddressSpaceKind.plural] });
+        void navigate(spacePath(draft.namespace, draft.name));
+      }}
+    />
+  );
+}

@@ -1,0 +1,97 @@
+import {
+  Card,
+  CardBody,
+  Flex,
+  FlexItem,
+  Grid,
+  GridItem,
+  ToggleGroup,
+  ToggleGroupItem,
+} from '@patternfly/react-core';
+import { useState } from 'react';
+import { RANGES, RESOLUTIONS, useHistory, type Range } from '@/api/history';
+import { Chart } from './Chart';
+import { ActionError } from './States';
+
+/** Graphs of one thing over a range that the person chooses. */
+
+export interface Graph {
+  title: string;
+  format: (value: number | undefined) => string;
+  /** Label of a line and its query; `$window` is the window of a rate. */
+  lines: readonly { label: string; query: string }[];
+}
+
+const RANGE_TITLES: Record<Range, string> = {
+  '5m': '5 minutes',
+  '1h': '1 hour',
+  '24h': '24 hours',
+  '7d': '7 days',
+};
+
+export function HistoryCharts({
+  namespace,
+  graphs,
+}: {
+  namespace: string | undefined;
+  graphs: readonly Graph[];
+}) {
+  const [range, setRange] = useState<Range>('1h');
+  const { window, seconds } = RESOLUTIONS[range];
+  const queries = graphs.flatMap((graph) =>
+    graph.lines.map((line) => line.query.replaceAll('$window', window)),
+  );
+  const history = useHistory(namespace, queries, range);
+  const to = Math.floor(history.dataUpdatedAt / 1000);
+  return (
+    <Card isCompact>
+      <CardBody>
+        <Flex justifyContent={{ default: 'justifyContentFlexEnd' }}>
+          <FlexItem>
+            <ToggleGroup aria-label="Range of the graphs" isCompact>
+              {RANGES.map((one) => (
+                <ToggleGroupItem
+                  key={one}
+                  text={one}
+                  aria-label={RANGE_TITLES[one]}
+                  isSelected={one === range}
+                  onChange={() => {
+                    setRange(one);
+                  }}
+                />
+              ))}
+            </ToggleGroup>
+          </FlexItem>
+        </Flex>
+        {history.error && !history.data ? (
+          <ActionError
+            error={history.error}
+            title="The history could not be read"
+            retry={() => void history.refetch()}
+          />
+        ) : (
+          <Grid hasGutter md={6}>
+            {graphs.map((graph, number) => {
+              const first = graphs.slice(0, number).reduce((sum, one) => sum + one.lines.length, 0);
+              const series = history.data?.slice(first, first + graph.lines.length).map((found, index) => ({
+                label: graph.lines[index]?.label ?? '',
+                values: found[0]?.values ?? [],
+              }));
+              return (
+                <GridItem key={graph.title}>
+                  <Chart
+                    title={graph.title}
+                    series={series}
+                    format={graph.format}
+                    from={to - seconds}
+                    to={to}
+                  />
+                </GridItem>
+              );
+            })}
+          </Grid>
+        )}
+      </CardBody>
+    </Card>
+  );
+}

@@ -1,0 +1,119 @@
+import {
+  PageSection,
+  Wizard,
+  WizardFooterWrapper,
+  WizardStep,
+  Button,
+  ActionList,
+  ActionListItem,
+  ActionListGroup,
+  useWizardContext,
+} from '@patternfly/react-core';
+import { useMutation } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
+import { useNavigate } from 'react-router';
+import { Page, type Crumb } from './Page';
+import { ActionError } from './States';
+
+/** The one form of creating things in steps: each step says when it is complete, the last one shows the result. */
+
+export interface Step {
+  id: string;
+  title: string;
+  content: ReactNode;
+  /** Whether the person may go on. */
+  isComplete: boolean;
+}
+
+export interface WizardPageProps {
+  title: string;
+  subtitle?: string;
+  crumbs: readonly Crumb[];
+  steps: readonly Step[];
+  /** The verb on the last button. */
+  action?: string;
+  cancelTo: string;
+  run: () => Promise<unknown>;
+  onDone: () => void;
+}
+
+function Footer({
+  page,
+  running,
+}: {
+  page: WizardPageProps;
+  running: { isPending: boolean; start: () => void };
+}) {
+  const { activeStep, goToNextStep, goToPrevStep } = useWizardContext();
+  const navigate = useNavigate();
+  const index = page.steps.findIndex((step) => step.id === activeStep.id);
+  const isLast = index === page.steps.length - 1;
+  const isBlocked = !(page.steps[index]?.isComplete ?? false) || running.isPending;
+  return (
+    <WizardFooterWrapper>
+      <ActionList>
+        <ActionListGroup>
+          <ActionListItem>
+            <Button variant="secondary" isDisabled={index === 0} onClick={() => void goToPrevStep()}>
+              Back
+            </Button>
+          </ActionListItem>
+          <ActionListItem>
+            <Button
+              isDisabled={isBlocked}
+              isLoading={running.isPending}
+              onClick={() => {
+                if (isLast) running.start();
+                else void goToNextStep();
+              }}
+            >
+              {isLast ? (page.action ?? 'Create') : 'Next'}
+            </Button>
+          </ActionListItem>
+        </ActionListGroup>
+        <ActionListGroup>
+          <ActionListItem>
+            <Button variant="link" onClick={() => void navigate(page.cancelTo)}>
+              Cancel
+            </Button>
+          </ActionListItem>
+        </ActionListGroup>
+      </ActionList>
+    </WizardFooterWrapper>
+  );
+}
+
+export function WizardPage(page: WizardPageProps) {
+  const creation = useMutation({ mutationFn: page.run, onSuccess: page.onDone });
+  const running = {
+    isPending: creation.isPending,
+    start: () => {
+      creation.mutate();
+    },
+  };
+  return (
+    <Page title={page.title} subtitle={page.subtitle} crumbs={page.crumbs}>
+      <PageSection isFilled padding={{ default: 'noPadding' }} type="wizard">
+        <Wizard
+          isVisitRequired
+          footer={<Footer page={page} running={running} />}
+          navAriaLabel={`Steps: ${page.title}`}
+        >
+          {page.steps.map((step, index) => (
+            <WizardStep
+              key={step.id}
+              id={step.id}
+              name={step.title}
+              isDisabled={page.steps.slice(0, index).some((before) => !before.isComplete)}
+            >
+              {step.content}
+              {index === page.steps.length - 1 && creation.error ? (
+                <ActionError error={creation.error} title={`${page.action ?? 'Create'} failed`} />
+              ) : null}
+            </WizardStep>
+          ))}
+        </Wizard>
+      </PageSection>
+    </Page>
+  );
+}
