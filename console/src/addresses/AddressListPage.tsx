@@ -57,7 +57,7 @@ function columnsOf(live: LiveOf, trends: ReadonlyMap<string, number[]>): Column<
       ),
     },
     { key: 'type', title: 'Type', isSortable: true, render: typeTitle },
-    { key: 'plan', title: 'Plan', isSortable: true, isCut: true, render: (address) => address.spec.plan },
+    { key: 'plan', title: 'Plan', isSortable: true, isExtra: true, render: (address) => address.spec.plan },
     {
       key: 'phase',
       title: 'Status',

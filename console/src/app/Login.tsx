@@ -69,7 +69,12 @@ function TokenLogin() {
         onChange={setToken}
         isRequired
         autoFocus
-        hint="The owner's token is the file `token` of the data folder. Others are made with `enmasse token create`."
+        hint={
+          <>
+            The owner's token is the file <code>token</code> of the data folder;{' '}
+            <code>enmasse token create</code> makes others.
+          </>
+        }
       />
       <ActionGroup>
         <Button

@@ -107,7 +107,10 @@ export function ConnectPage() {
     const protocol = Object.keys(PROTOCOLS).find((key) => PROTOCOLS[key]?.listener === listener) ?? listener;
     return at ? [{ endpoint: 'this platform', host: at.host, port: at.port, protocol }] : [];
   });
-  const shown = [...listeners, ...ways];
+  const at = (way: Way) => `${way.protocol} ${way.host}:${String(way.port)}`;
+  const known = new Set(listeners.map(at));
+  // An endpoint without a host of its own has the listeners of the platform.
+  const shown = [...listeners, ...ways.filter((way) => !known.has(at(way)))];
   const direct = shown.filter((way) => way.protocol === 'amqp' || way.protocol === 'amqps');
   const [chosen, setChosen] = useState('0');
   const [typed, setTyped] = useState<string | null>(null);

@@ -21,6 +21,8 @@ export interface Column<T> {
   help?: string;
   /** Cut the content instead of breaking it. */
   isCut?: boolean;
+  /** Shown where the window has room for it. */
+  isExtra?: boolean;
 }
 
 export interface Selection<T> {
@@ -48,6 +50,9 @@ export interface DataTableProps<T> {
   isStale?: boolean;
   onOpen?: (row: T) => void;
 }
+
+const EXTRA: ('hidden' | 'visibleOn2Xl')[] = ['hidden', 'visibleOn2Xl'];
+const classOf = (column: { isNumeric?: boolean }) => (column.isNumeric ? 'em-number' : '');
 
 const VIRTUAL_FROM = 150;
 const ROW_PX = 44;
@@ -118,8 +123,9 @@ function Head<T>({ table }: { table: DataTableProps<T> }) {
               modifier="nowrap"
               {...(sort ? { sort } : {})}
               {...(column.width ? { width: column.width } : {})}
-              {...(column.help ? { info: { tooltip: column.help, ariaLabel: `About ${column.title}` } } : {})}
-              className={column.isNumeric ? 'em-number' : ''}
+              {...(column.help ? { tooltip: column.help } : {})}
+              className={classOf(column)}
+              {...(column.isExtra ? { visibility: EXTRA } : {})}
             >
               {column.title}
             </Th>
@@ -156,7 +162,8 @@ function Row<T>({ table, row, index }: { table: DataTableProps<T>; row: T; index
         <Td
           key={column.key}
           dataLabel={column.title}
-          className={column.isNumeric ? 'em-number' : ''}
+          className={classOf(column)}
+          {...(column.isExtra ? { visibility: EXTRA } : {})}
           {...(column.isCut ? { modifier: 'truncate' as const } : {})}
         >
           {column.render(row)}

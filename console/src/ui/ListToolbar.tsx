@@ -150,7 +150,8 @@ export function Pages({
   total: number | undefined;
   isCompact?: boolean;
 }) {
-  if (total === undefined) return null;
+  // One page needs no second line of pages below it.
+  if (total === undefined || (!isCompact && total <= control.perPage)) return null;
   return (
     <Pagination
       itemCount={total}

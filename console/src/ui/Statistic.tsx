@@ -24,7 +24,7 @@ export function Statistic({ title, value, note, isLoading = false }: StatisticPr
 
 export function Statistics({ children }: { children: ReactNode }) {
   return (
-    <Gallery hasGutter minWidths={{ default: '140px', md: '170px' }}>
+    <Gallery hasGutter minWidths={{ default: '130px', md: '150px' }}>
       {children}
     </Gallery>
   );

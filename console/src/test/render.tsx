@@ -1,0 +1,28 @@
+import { QueryClientProvider } from '@tanstack/react-query';
+import { render as renderPlain, type RenderResult } from '@testing-library/react';
+import type { ReactNode } from 'react';
+import { MemoryRouter } from 'react-router';
+import { createQueryClient } from '@/app/queryClient';
+import { NoticesProvider } from '@/app/notices';
+
+/** Render as a part of the console: with its router, its queries and its notices. */
+export function render(content: ReactNode, at = '/'): RenderResult {
+  const client = createQueryClient();
+  client.setDefaultOptions({ queries: { ...client.getDefaultOptions().queries, retry: false } });
+  return renderPlain(
+    <QueryClientProvider client={client}>
+      <NoticesProvider>
+        <MemoryRouter initialEntries={[at]}>{content}</MemoryRouter>
+      </NoticesProvider>
+    </QueryClientProvider>,
+  );
+}
+
+export const HOSTILE_NAMES = [
+  `it's "quoted"`,
+  '<script>alert(1)</script>',
+  'عربي-طلبات',
+  '\u202egnp.exe',
+  'L'.repeat(1024),
+  '$(reboot) `id` \\ ; |',
+] as const;

@@ -1,0 +1,24 @@
+import '@testing-library/jest-dom/vitest';
+import { cleanup } from '@testing-library/react';
+import { afterEach } from 'vitest';
+
+afterEach(cleanup);
+
+// jsdom has no layout: a virtual list needs a size to choose its rows by.
+Object.defineProperties(HTMLElement.prototype, {
+  offsetHeight: { configurable: true, get: () => 600 },
+  offsetWidth: { configurable: true, get: () => 1200 },
+});
+
+class NoResize implements ResizeObserver {
+  observe(): void {
+    // The size never changes.
+  }
+  unobserve(): void {
+    // Nothing is observed.
+  }
+  disconnect(): void {
+    // Nothing is observed.
+  }
+}
+globalThis.ResizeObserver ??= NoResize;
