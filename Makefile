@@ -16,6 +16,11 @@ SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
 NATIVE_INPUTS := Cargo.toml Cargo.lock pyproject.toml $(wildcard rust-toolchain.toml .cargo/config.toml) \
   $(shell find crates -name tests -prune -o \( -type d -o -name '*.rs' -o -name Cargo.toml \) -print)
 
+# The types of the console come from the models, through the OpenAPI document.
+CONSOLE_INPUTS := scripts/console.sh scripts/console_schema.py \
+  $(shell find console python/enmasse/resources python/enmasse/api/openapi -name node_modules -prune -o -name generated -prune \
+    -o -type f ! -name '*.pyc' -print 2>/dev/null)
+
 # Most tests wait for a server more than they compute: three processes keep two cores busy. A file
 # stays in one process, because its tests share servers.
 PARALLEL := -n 3 --dist loadfile
@@ -31,16 +36,16 @@ AGAINST ?=
 SPARK ?= 4.3.0
 
 .PHONY: help setup build wheel run test test-rust test-python test-spark check check-all broken-rules prove bench bench-baseline bench-instructions bench-journal docs
-.PHONY: missing-native setup-dev setup-interop format fmt lint types layers tidy reference conformance mqtt-broken-rules lock clean
+.PHONY: missing-native console setup-dev setup-interop format fmt lint types layers tidy reference conformance mqtt-broken-rules lock clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: build ## Python environment and native core: leaves .venv/bin/enmasse
+setup: build $(STAMPS)/console ## Python environment, native core and console: leaves .venv/bin/enmasse
 
-setup-dev: $(STAMPS)/dev build
+setup-dev: $(STAMPS)/dev build $(STAMPS)/console
 
-setup-interop: $(STAMPS)/interop build
+setup-interop: $(STAMPS)/interop build $(STAMPS)/console
 
 $(STAMPS)/%: $(SETUP_INPUTS)
 	@scripts/setup.sh $*
@@ -56,7 +61,11 @@ $(STAMPS)/native: $(STAMPS)/run $(NATIVE_INPUTS) $(if $(wildcard python/enmasse/
 
 missing-native: ;
 
-wheel: $(STAMPS)/run ## the wheel (abi3) and the source distribution, into build/wheels
+# Without Node.js or network the script says so and leaves no stamp, so the next call tries again.
+$(STAMPS)/console: $(STAMPS)/run $(CONSOLE_INPUTS)
+	@scripts/console.sh build $@
+
+wheel: $(STAMPS)/run $(STAMPS)/console ## the wheel (abi3) and the source distribution, into build/wheels
 	@rm -rf build/wheels
 	@$(BIN)/maturin build --release --locked --quiet --interpreter $(BIN)/python --out build/wheels
 	@$(BIN)/maturin sdist --out build/wheels
@@ -80,8 +89,11 @@ test-spark: setup-dev ## the pipeline's tests of Spark on another PySpark; SPARK
 	  $(addprefix tests/pipeline/connector/test_,spark.py sink.py spark_queue.py) \
 	  $(addprefix tests/pipeline/test_,pipeline.py upgrade.py)
 
+console: setup-dev ## the console: formatting, lint, types and component tests
+	@scripts/console.sh check
+
 check: ## all that continuous integration runs; ends with the duration of each stage
-	@MAKE=$(MAKE) scripts/stages.sh setup-dev format lint types layers tidy test-rust test-python
+	@MAKE=$(MAKE) scripts/stages.sh setup-dev format lint types layers tidy console test-rust test-python
 
 format: $(STAMPS)/dev ## formatting, both languages (`make fmt` mends it)
 	$(CARGO) fmt --all --check
@@ -106,7 +118,7 @@ layers: $(STAMPS)/dev ## who may import whom
 tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_retired_words.py tests/test_docs.py tests/test_rust_modules.py
 
-check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
+check-all: setup-interop format lint types layers tidy console ## check, all foreign clients, and longer fuzz and simulation
 	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_CRASH_RUNS=5000 $(CARGO) test --release --locked $(CRATES)
 	ENMASSE_SIM_RUNS=5000 $(SIMULATE)
 	$(MAKE) broken-rules
@@ -146,8 +158,8 @@ mqtt-broken-rules: ## break rules of MQTT one after another; a test must fail fo
 	@python3 scripts/mqtt_broken_rules.py
 
 lock: $(STAMPS)/dev ## resolve the Python dependencies anew
-	$(BIN)/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade --quiet \
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra node --python-version 3.11 --universal --upgrade --quiet \
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements.lock
 
 clean: ## remove what was built, but not the data of `enmasse up`
-	rm -rf .venv .cache build site target
+	rm -rf .venv .cache build site target console/node_modules python/enmasse/console_assets

@@ -30,7 +30,7 @@ export default defineConfig({
     ),
   },
   test: {
-    environment: 'jsdom',
+    environment: 'node',
     setupFiles: ['./src/test/setup.ts'],
     css: false,
     restoreMocks: true,

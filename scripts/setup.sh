@@ -3,7 +3,7 @@
 #   unit     Python environment with pytest, without the native core: enough for `make test-python T=tests/plan`
 #   run      Python environment and build tools: enough for `make run`
 #   docs     run + the builder of the documentation: enough for `make docs`
-#   dev      run + linters, pytest and its clients, Node.js, Java, Spark, systemd-analyze: enough for `make test` and `make check`
+#   dev      run + linters, pytest and its clients, Node.js, Chromium, Java, Spark, systemd-analyze: enough for `make test` and `make check`
 #   interop  dev + JDK, Maven, Go, xfsprogs and strace: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
 set -euo pipefail
@@ -13,7 +13,9 @@ level=${1:-run}
 python=${PYTHON:-python3}
 rust_minimum=1.90
 go_minimum=1.25
+node_minimum=22.12
 packages=()
+node=()
 
 have() { command -v "$1" >/dev/null 2>&1; }
 stop() { echo "setup: $*" >&2; exit 1; }
@@ -43,6 +45,8 @@ system() {
     need curl curl
     need node nodejs
     need npm npm
+    # drives the console; not the browser that Playwright would download
+    need chromium chromium
     # Spark runs on it
     need java default-jre-headless
     # judges the unit of deploy/systemd
@@ -85,12 +89,15 @@ environment() {
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   [ -x $uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.13,<0.14"
   local what=(-r pyproject.toml "maturin>=1.16,<2")
+  # the console is built with it
+  at_least "$(node --version 2>/dev/null | sed 's/^v//')" "$node_minimum" || node=(--extra node)
   # Spark gives a Python worker 10 s to start: the first one is not to compile what it imports
   case $level in
     # Nothing that compiles or runs a server; the core is not installed, so Python finds its sources by a path.
     unit) what=(-r pyproject.toml --extra unit) ;;
     docs) what+=(--extra docs) ;;
-    dev | interop) what=(-r pyproject.toml --extra dev --compile-bytecode) ;;
+    run) what+=("${node[@]}") ;;
+    dev | interop) what=(-r pyproject.toml --extra dev "${node[@]}" --compile-bytecode) ;;
   esac
   $uv pip install --quiet --python .venv/bin/python --constraint requirements.lock "${what[@]}"
   case $level in

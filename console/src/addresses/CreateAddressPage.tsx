@@ -60,7 +60,6 @@ function Basics({ draft, set, choices }: PartProps) {
           set({ address });
         }}
         isRequired
-        autoFocus
         hint="The name that clients use. Any characters but control characters and wildcards, up to 1,024 bytes."
       />
       {draft.type === 'subscription' ? (

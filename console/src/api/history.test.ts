@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { HOSTILE_NAMES } from '@/test/render';
+import { HOSTILE_NAMES } from '@/test/hostileNames';
 import { anyOf, matcher } from './history';
 
 it('quotes label values', () => {

@@ -6,7 +6,12 @@ function event(type: WatchEvent['type'], object: WatchEvent['object']): string {
 }
 
 function stream(...parts: string[]): ReadableStream<Uint8Array> {
-  return new Blob(parts).stream() as ReadableStream<Uint8Array>;
+  return new ReadableStream({
+    start(controller) {
+      for (const part of parts) controller.enqueue(new TextEncoder().encode(part));
+      controller.close();
+    },
+  });
 }
 
 afterEach(() => {

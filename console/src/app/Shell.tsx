@@ -189,7 +189,7 @@ export function Shell() {
       skipToContent={<SkipToContent href="#main">Skip to content</SkipToContent>}
       mainContainerId="main"
       masthead={
-        <Masthead>
+        <Masthead display={{ default: 'inline' }}>
           <MastheadMain>
             <MastheadToggle>
               <PageToggleButton variant="plain" aria-label="Pages" icon={<BarsIcon />} />

@@ -28,6 +28,8 @@ const KNOWN = new Set([
   'status',
   'group',
   'event',
+  'path',
+  'agent',
 ]);
 
 function what(record: LogRecord): string {

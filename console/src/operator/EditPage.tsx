@@ -82,7 +82,8 @@ function template(kind: Kind, namespace: string): string {
 function declaredPart(resource: Resource & { status?: unknown }): string {
   const { status: _status, metadata, ...rest } = resource;
   const { name, namespace, labels, annotations, resourceVersion } = metadata;
-  return yamlOf({ ...rest, metadata: { name, namespace, labels, annotations, resourceVersion } });
+  const { apiVersion, kind, ...spec } = rest;
+  return yamlOf({ apiVersion, kind, metadata: { name, namespace, labels, annotations, resourceVersion }, ...spec });
 }
 
 interface Parsed {

@@ -48,8 +48,8 @@ const COLUMNS: Column<Numbered>[] = [
   {
     key: 'time',
     title: 'Time',
-    width: 15,
-    render: ({ record }) => <code>{textOf(record.timestamp).replace('T', ' ').slice(0, 23)}</code>,
+    width: 20,
+    render: ({ record }) => <code className="em-nowrap">{textOf(record.timestamp).replace('T', ' ').slice(0, 23)}</code>,
   },
   {
     key: 'level',

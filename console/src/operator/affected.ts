@@ -12,7 +12,7 @@ export interface Affected {
   names: string[];
 }
 
-const NAMED_MAX = 20;
+const NAMED_MAX = 10;
 const ALL_MAX = 1_000;
 
 function named(kind: string, found: readonly Resource[], total = found.length): Affected {

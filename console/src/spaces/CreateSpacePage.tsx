@@ -61,6 +61,7 @@ interface PartProps {
 
 function Basics({ draft, set, schemas }: PartProps) {
   const { may } = useSession();
+  const own = may.namespaces.filter((one) => !one.startsWith('enmasse-'));
   return (
     <Form>
       <TextField
@@ -72,8 +73,8 @@ function Basics({ draft, set, schemas }: PartProps) {
         }}
         isRequired
         hint={
-          may.namespaces.length > 0
-            ? `Yours: ${may.namespaces.slice(0, 6).join(', ')}. A new name makes a new namespace, if you have the right.`
+          own.length > 0
+            ? `Yours: ${own.slice(0, 6).join(', ')}. A new name makes a new namespace, if you have the right.`
             : undefined
         }
       />
@@ -192,7 +193,7 @@ export function CreateSpacePage() {
     [schemas.data],
   );
   const [draft, setDraft] = useState<Draft>({
-    namespace: may.namespaces.find((one) => one !== 'enmasse-infra') ?? 'default',
+    namespace: may.namespaces.find((one) => !one.startsWith('enmasse-')) ?? 'default',
     name: '',
     type: 'standard',
     plan: '',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { HOSTILE_NAMES } from '@/test/render';
+import { HOSTILE_NAMES } from '@/test/hostileNames';
 import { samplesFor } from './clientCode';
 
 const TARGET = { host: '127.0.0.1', port: 5671, isTls: true, virtualHost: 'shop.shop', needsUser: true };

@@ -17,12 +17,3 @@ export function render(content: ReactNode, at = '/'): RenderResult {
     </QueryClientProvider>,
   );
 }
-
-export const HOSTILE_NAMES = [
-  `it's "quoted"`,
-  '<script>alert(1)</script>',
-  'عربي-طلبات',
-  '\u202egnp.exe',
-  'L'.repeat(1024),
-  '$(reboot) `id` \\ ; |',
-] as const;

@@ -5,10 +5,12 @@ import { afterEach } from 'vitest';
 afterEach(cleanup);
 
 // jsdom has no layout: a virtual list needs a size to choose its rows by.
-Object.defineProperties(HTMLElement.prototype, {
-  offsetHeight: { configurable: true, get: () => 600 },
-  offsetWidth: { configurable: true, get: () => 1200 },
-});
+if (typeof HTMLElement !== 'undefined') {
+  Object.defineProperties(HTMLElement.prototype, {
+    clientHeight: { configurable: true, get: () => 600 },
+    clientWidth: { configurable: true, get: () => 1200 },
+  });
+}
 
 class NoResize implements ResizeObserver {
   observe(): void {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { HOSTILE_NAMES } from '@/test/render';
+import { HOSTILE_NAMES } from '@/test/hostileNames';
 import { previewsOf, pruned, shellWord } from './preview';
 
 it('leaves out what is absent or empty, and keeps zero and false', () => {
