@@ -35,6 +35,14 @@ export function onRecovery(recovered: Listener): () => void {
   return () => recoveries.delete(recovered);
 }
 
+/** The browser knows of a lost network before any request fails. */
+export function followBrowser(): () => void {
+  addEventListener('offline', reportLost);
+  return () => {
+    removeEventListener('offline', reportLost);
+  };
+}
+
 async function probe(): Promise<void> {
   probing = true;
   try {

@@ -1,7 +1,7 @@
 import { QueryClientProvider } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { RouterProvider } from 'react-router';
-import { onRecovery } from '@/api/connectivity';
+import { followBrowser, onRecovery } from '@/api/connectivity';
 import { NoticesProvider } from './notices';
 import { createQueryClient } from './queryClient';
 import { router } from './routes';
@@ -12,6 +12,7 @@ const client = createQueryClient();
 
 export function App() {
   // After an outage everything on the page is fetched again.
+  useEffect(followBrowser, []);
   useEffect(() => onRecovery(() => void client.invalidateQueries()), []);
   return (
     <ThemeProvider>

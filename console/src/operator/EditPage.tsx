@@ -83,7 +83,12 @@ function declaredPart(resource: Resource & { status?: unknown }): string {
   const { status: _status, metadata, ...rest } = resource;
   const { name, namespace, labels, annotations, resourceVersion } = metadata;
   const { apiVersion, kind, ...spec } = rest;
-  return yamlOf({ apiVersion, kind, metadata: { name, namespace, labels, annotations, resourceVersion }, ...spec });
+  return yamlOf({
+    apiVersion,
+    kind,
+    metadata: { name, namespace, labels, annotations, resourceVersion },
+    ...spec,
+  });
 }
 
 interface Parsed {

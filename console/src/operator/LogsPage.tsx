@@ -49,7 +49,9 @@ const COLUMNS: Column<Numbered>[] = [
     key: 'time',
     title: 'Time',
     width: 20,
-    render: ({ record }) => <code className="em-nowrap">{textOf(record.timestamp).replace('T', ' ').slice(0, 23)}</code>,
+    render: ({ record }) => (
+      <code className="em-nowrap">{textOf(record.timestamp).replace('T', ' ').slice(0, 23)}</code>
+    ),
   },
   {
     key: 'level',

@@ -39,7 +39,7 @@ export function Choices({ label, choices, value, onChange, minWidth = '240px' }:
               selectableActions={{
                 variant: 'single',
                 selectableActionId: `${id}${choice.value}-input`,
-                selectableActionAriaLabel: choice.title,
+                selectableActionAriaLabelledby: `${id}${choice.value}-title`,
                 name: id,
                 isChecked: choice.value === value,
                 isHidden: true,

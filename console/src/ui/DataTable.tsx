@@ -1,4 +1,5 @@
-import { Skeleton } from '@patternfly/react-core';
+import { MenuToggle, Skeleton } from '@patternfly/react-core';
+import EllipsisIcon from '@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon';
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr, type IAction } from '@patternfly/react-table';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useRef, type KeyboardEvent, type ReactNode } from 'react';
@@ -172,7 +173,19 @@ function Row<T>({ table, row, index }: { table: DataTableProps<T>; row: T; index
       {actions ? (
         <Td isActionCell>
           {items.length > 0 ? (
-            <ActionsColumn items={items} aria-label={`Actions of ${nameOf?.(row) ?? key}`} />
+            <ActionsColumn
+              items={items}
+              actionsToggle={({ onToggle, isOpen, toggleRef }) => (
+                <MenuToggle
+                  ref={toggleRef}
+                  variant="plain"
+                  icon={<EllipsisIcon />}
+                  isExpanded={isOpen}
+                  onClick={onToggle}
+                  aria-label={`Actions of ${nameOf?.(row) ?? key}`}
+                />
+              )}
+            />
           ) : null}
         </Td>
       ) : null}

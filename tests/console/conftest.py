@@ -1,0 +1,192 @@
+"""A browser at the console of a running platform."""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Response, expect, sync_playwright
+from proton import Message
+from proton.utils import BlockingConnection
+
+from platform_process import Platform
+
+CHROMIUM = "/usr/bin/chromium"
+# The others keep the browser from asking its maker's hosts, which are not there.
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+WAIT_MS = 20_000
+expect.set_options(timeout=WAIT_MS)
+NO_SESSION = re.compile(r"/console/session$")
+HOSTILE_NAMES = (
+    'it\'s "quoted"',
+    "<script>document.title='run'</script>",
+    "عربي-طلبات",
+    "$(reboot) `id` | ;",
+    "L" * 1024,
+)
+"""Addresses that a tenant may declare and that must be shown, quoted and sent as they are."""
+
+
+@dataclass
+class Console:
+    """The console in one browser, with what went wrong in it."""
+
+    page: Page
+    platform: Platform
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def base(self) -> str:
+        return f"{self.platform.url('http')}/console"
+
+    def open(self, path: str) -> Page:
+        """Open a page of the console and wait for its heading."""
+        self.page.goto(self.base + path)
+        self.page.get_by_role("heading", level=1).wait_for()
+        return self.page
+
+    def log_in(self, token: str | None = None) -> None:
+        """Log in by an API token; by default the owner's."""
+        self.page.goto(f"{self.base}/")
+        given = token or (self.platform.data / "token").read_text().strip()
+        self.page.get_by_label("API token").fill(given)
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.wait_for_url(re.compile("/console/overview"))
+
+    def expect_no_problems(self) -> None:
+        assert not self.problems
+
+
+def observe(console: Console) -> None:
+    """Record exceptions, refusals of the content policy and requests to other hosts."""
+    page = console.page
+
+    def on_response(response: Response) -> None:
+        # Without a session the first question of the page is answered by 401.
+        if response.status >= 500 or (
+            response.status >= 400 and not NO_SESSION.search(response.url)
+        ):
+            console.problems.append(f"{response.status} {response.url}")
+
+    def on_console(message: object) -> None:
+        text = getattr(message, "text", "")
+        if "Content Security Policy" in text or "Minified React error" in text:
+            console.problems.append(text)
+
+    page.on("pageerror", lambda error: console.problems.append(str(error)))
+    page.on("console", on_console)
+    page.on("response", on_response)
+    page.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith((console.platform.url("http"), "data:", "blob:"))
+            else console.problems.append(f"another host: {request.url}")
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        with closing(launched):
+            yield launched
+
+
+@contextmanager
+def console_in(
+    browser: Browser, platform: Platform, *, width: int = 1440, theme: str = "light"
+) -> Iterator[Console]:
+    """The console in a browser window of its own, not logged in."""
+    context: BrowserContext = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if theme == "dark" else "light",
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    context.set_default_timeout(WAIT_MS)
+    with closing(context):
+        console = Console(context.new_page(), platform)
+        observe(console)
+        yield console
+
+
+@pytest.fixture
+def console(browser: Browser, platform: Platform) -> Iterator[Console]:
+    """The console, with the owner logged in; a test that leaves problems in it fails."""
+    with console_in(browser, platform) as opened:
+        opened.log_in()
+        yield opened
+        opened.expect_no_problems()
+
+
+def put_space(platform: Platform, name: str, namespace: str, *options: str) -> None:
+    platform.enmasse("create", "addressspace", name, "--namespace", namespace, *options)
+
+
+def put_address(platform: Platform, space: str, name: str, *options: str) -> None:
+    """Declare an address in a space of the namespace of the same name."""
+    where = ("--space", space, "--namespace", space)
+    platform.enmasse("create", "address", *options, *where, "--", name)
+
+
+def send(platform: Platform, space: str, address: str, *bodies: str) -> None:
+    """Send messages to an address of a space of the namespace of the same name."""
+    with closing(connect(platform, space)) as connection:
+        sender = connection.create_sender(address)
+        for number, body in enumerate(bodies):
+            sender.send(
+                Message(body=body, id=f"m{number}", properties={"number": number}, durable=True)
+            )
+
+
+def connect(platform: Platform, space: str, **options: str) -> BlockingConnection:
+    return BlockingConnection(
+        platform.url(),
+        timeout=20,
+        virtual_host=f"{space}.{space}",
+        **({"allowed_mechs": "ANONYMOUS"} | options),
+    )
+
+
+def get_json(platform: Platform, path: str) -> dict[str, object]:
+    """Read from the API with the owner's token."""
+    token = (platform.data / "token").read_text().strip()
+    answer = httpx2.get(
+        platform.url("http") + path, headers={"Authorization": f"Bearer {token}"}, timeout=20
+    )
+    answer.raise_for_status()
+    found: dict[str, object] = answer.json()
+    return found
+
+
+def space_path(space: str, below: str = "") -> str:
+    return f"/spaces/{space}/{space}" + (f"/{below}" if below else "")
+
+
+def address_path(space: str, resource: str, below: str = "") -> str:
+    return space_path(space, f"addresses/{quote(resource, safe='')}") + (
+        f"/{below}" if below else ""
+    )
+
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "console/node_modules/axe-core/axe.min.js"
+
+
+def serious_violations(page: Page) -> list[str]:
+    """What axe-core finds that is serious or critical: the rule and the elements."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {[node['html'][:160] for node in one['nodes'][:3]]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
