@@ -1,67 +1,19 @@
 //! Applies a Plan, as far as possible: rights and removals always take effect, and an address
 //! without room in the journal is reported with the reason.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use enmasse_journal::log::{Refused, WriteBatch};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{Changes, Openings};
 use enmasse_router::table::{AddressEntry, Diff, Table};
-use serde::Serialize;
 
 use crate::command::Command;
+use crate::confirmation::{Applied, Cause, Failed, Proof, Reason, Unopened};
 use crate::error::NodeError;
 use crate::manage::declared;
-use crate::node::{Node, Unopened, lock};
-
-/// The result of applying a Plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Applied {
-    /// new addresses
-    pub added: usize,
-    /// deleted addresses
-    pub removed: usize,
-    /// addresses with changed settings
-    pub changed: usize,
-    /// the state that is served now
-    #[serde(flatten)]
-    pub proof: Proof,
-}
-
-/// The state served at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Proof {
-    /// version of the Plan in force
-    pub version: u64,
-    /// uids of the addresses that are served as planned, in order
-    pub active: Vec<String>,
-    /// its other addresses, in the order of their uids
-    pub failed: Vec<Failed>,
-}
-
-/// An address that is not served as planned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Failed {
-    /// uid of the address
-    pub uid: String,
-    /// why it is not served as planned
-    pub reason: Reason,
-    /// the reason as text, and the remedy
-    pub message: String,
-}
-
-/// Why an address is not served as planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Reason {
-    /// the journal has no room for it; applying the same Plan again may succeed
-    NotOpened,
-    /// the journal has stopped; only a restart of the node helps
-    JournalStopped,
-}
-
-/// Why addresses were not opened.
-type Cause = (Reason, String);
+use crate::node::{Node, lock};
 
 impl Node {
     /// Puts a Plan in force, on every worker, before it returns. Unchanged addresses are not

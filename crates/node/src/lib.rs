@@ -17,6 +17,7 @@ mod checks;
 mod clock;
 mod command;
 mod config;
+mod confirmation;
 mod connection_limits;
 mod creations;
 mod disk;
@@ -44,9 +45,9 @@ mod transport;
 mod web_access;
 mod worker;
 
-pub use apply::{Applied, Failed, Proof, Reason};
 pub use certificates::{ServerCertificate, SpaceCertificates, UnusableCertificate};
 pub use config::{DummyCredentialSecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
+pub use confirmation::{Applied, Failed, Proof, Reason};
 pub use creations::{CreationAnswer, CreationQuestion};
 pub use disk::FolderDisk;
 pub use enmasse_amqp::ErrorKind;

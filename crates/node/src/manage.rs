@@ -8,7 +8,7 @@ use enmasse_amqp::codec::envelope::envelope;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_journal::queue::State;
 use enmasse_router::core::{AddressKey, AddressKind, ExaminedMessage, Failed, Operated, Operation, Work};
-use enmasse_router::table::{AddressEntry, Table};
+use enmasse_router::table::{AddressEntry, Space, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::error::NodeError;

@@ -16,7 +16,7 @@ use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
 use enmasse_router::core::{AddressKey, QueueNumbers, ReceiveBudget};
 use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Protocol, RecoveredQueues, Shard};
-use enmasse_router::table::{AddressEntry, Space, Table};
+use enmasse_router::table::{Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
 use crate::certificates::{Certificates, SpaceCertificates, UnusableCertificate};
@@ -24,6 +24,7 @@ use crate::checks::Checker;
 use crate::clock::Clock;
 use crate::command::{Command, Pending};
 use crate::config::{DummyCredentialSecret, Listener, NodeConfig};
+use crate::confirmation::Unopened;
 use crate::creations::{CreationAnswer, CreationQuestion, Creations, refused};
 use crate::error::NodeError;
 use crate::events::{EventKind, EventQueue, NodeEvent};
@@ -45,9 +46,6 @@ use crate::worker::{Worker, WorkerSlot};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks whether workers are idle before a stop.
 const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(2);
-
-/// Addresses of the Plan in force that were not opened, by uid.
-pub(crate) type Unopened = BTreeMap<String, Cause>;
 
 /// A running node. Dropping it stops it without waiting.
 pub struct Node {

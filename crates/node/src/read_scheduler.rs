@@ -11,8 +11,8 @@ use std::collections::{HashMap, VecDeque};
 use enmasse_router::table::SpaceKey;
 use slab::Slab;
 
-use super::READ_BYTES;
-
+/// Bytes read from one socket in one turn: it fits the second-level cache.
+pub(crate) const READ_BYTES: usize = 256 * 1024;
 /// The cost that a visit to a space may have, in bytes read: at least one read, so that each visit
 /// reads.
 pub(super) const QUANTUM: i64 = READ_BYTES as i64;

@@ -1,11 +1,11 @@
 //! Statistics of the node. Each worker counts in plain integers, which are summed on request.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::Ordering;
+use std::collections::BTreeMap;
 
+use enmasse_journal::log::{LogStats, Unnamed};
 use enmasse_journal::queue::{Cause, QueueStats};
-use enmasse_router::core::{AddressKey, AddressStats, ReceiveBudget};
-use enmasse_router::table::{Space, Table};
+use enmasse_router::core::{AddressKey, AddressStats};
+use enmasse_router::table::Space;
 use serde::Serialize;
 
 /// Statistics of the journal.
@@ -301,7 +301,7 @@ pub(crate) struct WorkerAnswer {
 }
 
 impl AddressLine {
-    fn new(uid: &str, space: &str, name: &str, stats: &AddressStats) -> Self {
+    pub(crate) fn new(uid: &str, space: &str, name: &str, stats: &AddressStats) -> Self {
         Self {
             uid: uid.to_owned(),
             space: space.to_owned(),
@@ -323,7 +323,7 @@ impl AddressLine {
         }
     }
 
-    fn with_queue(self, queue: &QueueStats) -> Self {
+    pub(crate) fn with_queue(self, queue: &QueueStats) -> Self {
         let left = |cause: Cause| queue.removed[cause as usize] + queue.diverted[cause as usize];
         Self {
             stored: queue.ready + queue.scheduled + queue.acquired + queue.leaving,

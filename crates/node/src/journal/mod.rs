@@ -9,7 +9,6 @@ mod owner;
 mod reading;
 mod reports;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use enmasse_journal::log::{
-    Config, Lane, Log, LogStats, OpenError, RecordLocation, Recovered, Refused, Unnamed, WriteBatch,
+    Config, Lane, Log, OpenError, RecordLocation, Recovered, Refused, Unnamed, WriteBatch,
 };
 use enmasse_router::core::Digests;
 

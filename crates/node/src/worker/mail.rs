@@ -1,14 +1,11 @@
 //! Runs commands of other threads, and requests of the shard.
 
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::log::RecordLocation;
-use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
-use enmasse_router::shard::{ConnId, Fact, Moved, Request, StoredAddressChange};
-use enmasse_router::table::{AddressEntry, Judged, Refusal, Table};
+use enmasse_router::shard::{ConnId, Fact, Moved, Request};
+use enmasse_router::table::{Judged, Refusal};
 use mio::Token;
 
 use super::{TURN_ACCEPTED_SOCKETS, Worker};

@@ -28,21 +28,19 @@ use mio::{Events, Poll, Token};
 use slab::Slab;
 
 use crate::clock::Clock;
-use crate::command::{Command, Pending};
+use crate::command::Command;
 use crate::events::{EventKind, NodeEvent};
 use crate::mailbox::Mailbox;
 use crate::mesh::Mesh;
-use crate::read_scheduler::ReadScheduler;
+use crate::read_scheduler::{READ_BYTES, ReadScheduler};
 use crate::shared::Shared;
-use crate::socket::{Phase, Socket};
+use crate::socket::{AcceptedSocket, Phase, Socket};
 use crate::stats::WorkerStats;
 use crate::timers::{Tick, Wheel};
 
 const WAKE: Token = Token(usize::MAX);
 /// Events taken from the system at once; more ready sockets than this wait for the next turn.
 const EVENTS: usize = 1024;
-/// Bytes read from one socket in one turn: it fits the second-level cache.
-const READ_BYTES: usize = 256 * 1024;
 /// New connections added in one turn, at about 10 us each without TLS and SASL. Others wait; the
 /// connection limit bounds them.
 const TURN_ACCEPTED_SOCKETS: usize = 32;

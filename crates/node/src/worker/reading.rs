@@ -7,9 +7,9 @@
 use enmasse_amqp::time::Time;
 use enmasse_router::shard::ConnId;
 
-use super::{READ_BYTES, Worker};
+use super::Worker;
 use crate::events::EventKind;
-use crate::read_scheduler::{VISIT_NANOS, cost_of_micros, cost_of_nanos};
+use crate::read_scheduler::{READ_BYTES, VISIT_NANOS, cost_of_micros, cost_of_nanos};
 use crate::socket::Phase;
 use crate::stream::Moved;
 use crate::threads::cpu_micros;

@@ -112,6 +112,13 @@ impl Machine {
         }
     }
 
+    pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
+        match self {
+            Self::Amqp(machine) => machine.link_summary(link),
+            Self::Mqtt(machine) => machine.link_summary(link),
+        }
+    }
+
     #[inline]
     pub(super) fn grant(&mut self, link: LinkId, credit: u32) {
         match self {

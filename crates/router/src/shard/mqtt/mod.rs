@@ -340,6 +340,16 @@ impl Mqtt {
         }
     }
 
+    /// The state of a link, for management. The links of the node itself have none.
+    pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
+        if link == PUBLISHER {
+            return Some(LinkSummary { name: "publications", credit: 0, deliveries: 0, unsettled: 0 });
+        }
+        let state = self.link(link)?;
+        let unsettled = self.unacknowledged.values().filter(|(of, ..)| *of == link).count() as u32;
+        Some(LinkSummary { name: &state.filter, credit: self.credit(link), deliveries: state.delivered, unsettled })
+    }
+
     /// A piece that is not a delivery: only an aborted one.
     pub(super) fn transfer(
         &mut self,
