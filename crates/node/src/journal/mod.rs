@@ -17,9 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use enmasse_journal::log::{
-    Config, Lane, Log, OpenError, RecordLocation, Recovered, Refused, Unnamed, WriteBatch,
-};
+use enmasse_journal::log::{Config, Lane, Log, OpenError, RecordLocation, Recovered, Refused, Unnamed, WriteBatch};
 use enmasse_router::core::Digests;
 
 use crate::command::Command;

@@ -1,6 +1,7 @@
 //! Runs commands of other threads, and requests of the shard.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};

@@ -7,6 +7,7 @@ use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, Sess
 use enmasse_amqp::types::{Attach, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use enmasse_router::core::QueueNumbers;
 use enmasse_router::plan::Plan;
+use enmasse_router::shard::Protocol;
 use enmasse_router::table::Table;
 
 use super::*;
@@ -67,7 +68,8 @@ impl Peer {
         stream.set_nonblocking(true).unwrap();
         ours.set_nonblocking(true).unwrap();
         let stream_of_worker = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut accepted_socket = worker.shared.count_connection(stream_of_worker, None, None, false, None).unwrap();
+        let mut accepted_socket =
+            worker.shared.count_connection(stream_of_worker, None, None, (Protocol::Amqp, false), None).unwrap();
         accepted_socket.vouched = Some((space.to_owned(), None));
         worker.mailbox.post([Command::Serve(accepted_socket)]);
         let config = Config { idle_time_out_ms: None, ..Config::default() };

@@ -72,13 +72,13 @@ impl Site {
         stream
     }
 
-    /// A stream that carries AMQP over the transport of that kind.
+    /// A stream over the transport of that kind.
     pub(crate) fn stream(&self, kind: ListenerKind) -> Box<dyn Stream> {
         let socket = self.socket(kind);
         let trust = self.authority.client(None, &[&rustls::version::TLS13]);
         match kind {
-            ListenerKind::Amqp => Box::new(socket),
-            ListenerKind::Amqps => Box::new(tls(socket, trust)),
+            ListenerKind::Amqp | ListenerKind::Mqtt => Box::new(socket),
+            ListenerKind::Amqps | ListenerKind::Mqtts => Box::new(tls(socket, trust)),
             ListenerKind::Ws => Box::new(WebSocket::new(socket)),
             ListenerKind::Wss => Box::new(WebSocket::new(tls(socket, trust))),
         }

@@ -29,9 +29,12 @@ fn device(net: &mut Net, shard: usize, client_id: &str) -> usize {
     device
 }
 
-/// The packets that a client has received since the last look: answers by kind and code, and the
-/// topics and payloads of messages.
-fn answers(net: &mut Net, device: usize) -> (Vec<(&'static str, u8)>, Vec<(String, Vec<u8>)>) {
+/// Kind and code of an answer.
+type AnswerCode = (&'static str, u8);
+
+/// The packets that a client has received since the last call: answers, and the topics and payloads
+/// of messages.
+fn answers(net: &mut Net, device: usize) -> (Vec<AnswerCode>, Vec<(String, Vec<u8>)>) {
     let bytes = std::mem::take(&mut net.devices[device].received);
     let (mut answers, mut messages) = (Vec::new(), Vec::new());
     let mut rest = &bytes[..];

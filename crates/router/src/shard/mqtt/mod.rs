@@ -312,10 +312,10 @@ impl Mqtt {
             return self.reads.refused();
         }
         match error {
-            Some(error) if link == SESSION || error.condition == condition::UNAUTHORIZED_ACCESS => {
-                if link != PUBLISHER {
-                    self.close(Some(error));
-                }
+            Some(error)
+                if (link == SESSION || error.condition == condition::UNAUTHORIZED_ACCESS) && link != PUBLISHER =>
+            {
+                self.close(Some(error));
             }
             _ => {}
         }
@@ -338,16 +338,6 @@ impl Mqtt {
             None if link == RECORD => self.session.credit(),
             _ => 0,
         }
-    }
-
-    /// The state of a link, for management. The links of the node itself have none.
-    pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
-        if link == PUBLISHER {
-            return Some(LinkSummary { name: "publications", credit: 0, deliveries: 0, unsettled: 0 });
-        }
-        let state = self.link(link)?;
-        let unsettled = self.unacknowledged.values().filter(|(of, ..)| *of == link).count() as u32;
-        Some(LinkSummary { name: &state.filter, credit: self.credit(link), deliveries: state.delivered, unsettled })
     }
 
     /// A piece that is not a delivery: only an aborted one.

@@ -8,7 +8,7 @@ use enmasse_amqp::types::{SaslCode, SaslInit, SaslOutcome, Symbol, condition};
 use super::compile::golden;
 use crate::plan::Plan;
 use crate::table::tests::{SECRET, closed, plan, space, table, user};
-use crate::table::{Authenticated, Handshake, Peer, Proof, Refusal, Table};
+use crate::table::{Authenticated, Handshake, Peer, Proof, Refusal, Rights, Space, Table};
 
 const NONCE: [u8; 18] = [5; 18];
 

@@ -128,6 +128,7 @@ fn operation_reports_or_skips_an_unreadable_message() {
         dry_run: false,
         limit: 10,
         rest: None,
+        edited: None,
     };
     house.router.operate(operation);
     house.pump();

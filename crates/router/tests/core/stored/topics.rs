@@ -304,6 +304,7 @@ fn message_moved_to_a_topic_enters_its_subscriptions_and_leaves_its_source() {
         dry_run: false,
         limit: 10,
         rest: None,
+        edited: None,
     };
     house.router.operate(operation.clone());
     house.pump();
