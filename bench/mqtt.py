@@ -82,6 +82,13 @@ def memory(report: Report) -> float:
 
 FAN_OUT = {"subscribers": "100", "ahead": "50"}
 AT_1000 = {"qos": "1", "rate": "1000"}
+IDLE = {
+    "mode": "idle",
+    "connections": "10000",
+    "topic": "idle/%d",
+    "topics": "10000",
+    "duration": "3",
+}
 MATCHING = {"subscribers": "10", "filter": "bench/+", "ahead": "100"}
 
 CASES = [
@@ -130,19 +137,14 @@ CASES = [
     ),
     Case(
         "10,000 idle connections",
-        {
-            "mode": "idle",
-            "connections": "10000",
-            "topic": "idle/%d",
-            "topics": "10000",
-            "duration": "3",
-        },
+        IDLE,
         memory,
         "KiB each",
         {},
         ALL[:3],
         lower_is_better=True,
     ),
+    Case("10,000 idle connections over TLS", IDLE, memory, "KiB each", {}, ("TLS",)),
     Case("new connections", {"mode": "connect"}, connections, "/s", {"Mosquitto": 1}),
     Case("ten matches among 10 filters", MATCHING, rate, "/s", {}, OWN),
     Case(
@@ -174,14 +176,14 @@ def _documents() -> str:
 
 @contextlib.contextmanager
 def node(folder: Path, checkout: Path) -> Iterator[list[Server]]:
-    """`enmasse up` with the whole name space open to MQTT; its AMQP listener as a second server."""
+    """`enmasse up` with the whole name space open to MQTT; TLS and AMQP as further servers."""
     manifest = folder / "mqtt.yaml"
     manifest.write_text(_documents())
     command = [str(checkout / ".venv/bin/enmasse"), "up", "--output", "json", "-f", str(manifest)]
     command += ["--data", str(folder / "data")]
-    for name in ("amqp", "mqtt", "http"):
+    for name in ("amqp", "mqtt", "mqtts", "http"):
         command += [f"--{name}-port", "0"]
-    for name in ("amqps", "mqtts", "ws", "wss", "https"):
+    for name in ("amqps", "ws", "wss", "https"):
         command += [f"--{name}-port", "off"]
     with (folder / "node.log").open("w") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -191,8 +193,15 @@ def node(folder: Path, checkout: Path) -> Iterator[list[Server]]:
         if not line:
             raise Unavailable(f"enmasse up ended: {(folder / 'node.log').read_text()[-500:]}")
         ports = json.loads(line)["endpoints"]
+        authority = str(folder / "data" / "tls" / "ca.crt")
         yield [
             Server("EnMasse", f"mqtt://127.0.0.1:{ports['mqtt']['port']}", [process.pid]),
+            Server(
+                "TLS",
+                f"mqtts://localhost:{ports['mqtts']['port']}",
+                [process.pid],
+                {"ca": authority},
+            ),
             Server("AMQP", f"amqp://127.0.0.1:{ports['amqp']['port']}", [process.pid]),
         ]
     finally:
@@ -262,7 +271,8 @@ def measure(case: Case, server: Server, seconds: float) -> Report:
     run = next(RUN)
     topic = case.topic.format(run=run, queue=run % QUEUES)
     name = "address" if case.tool == AMQP_TOOL else "topic"
-    options = {name: topic, "duration": str(seconds), **case.options, "url": server.url}
+    options = {name: topic, "duration": str(seconds), **case.options, **server.options}
+    options["url"] = server.url
     options["pids"] = ",".join(map(str, server.pids))
     command = [str(case.tool)]
     for option, value in options.items():
@@ -328,7 +338,7 @@ def verdict(case: Case, results: Results, cases: list[Case]) -> str:
 
 def table(cases: list[Case], results: Results) -> str:
     """The results in Markdown."""
-    names = ("EnMasse", "Mosquitto", "NATS", "AMQP", "echo")
+    names = ("EnMasse", "TLS", "AMQP", "Mosquitto", "NATS", "echo")
     lines = ["| case | " + " | ".join(names) + " | |", "|---" * (len(names) + 2) + "|"]
     for case in cases:
         cells = []
