@@ -2,6 +2,8 @@
 
 use thiserror::Error as ThisError;
 
+use crate::codec::reader::contains_any;
+
 /// Bytes of the longest topic name or filter [5: 4.7.3-3].
 pub const TOPIC_MAX_BYTES: usize = 65_535;
 
@@ -126,5 +128,5 @@ pub fn matches(filter: &str, topic: &str) -> bool {
 /// [5: 4.7.3-1, 4.7.3-2, 4.7.3-3, 3.3.2-2].
 #[must_use]
 pub fn is_topic_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= TOPIC_MAX_BYTES && !text.bytes().any(|byte| matches!(byte, b'+' | b'#' | 0))
+    !text.is_empty() && text.len() <= TOPIC_MAX_BYTES && !contains_any(text.as_bytes(), [b'+', b'#', 0])
 }

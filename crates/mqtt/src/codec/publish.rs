@@ -2,7 +2,7 @@
 
 use super::fixed::Frame;
 use super::properties::{Allowed, Property, PropertyId};
-use super::reader::{Reader, text_of};
+use super::reader::{Reader, contains_any, text_of};
 use super::writer::{field_size, put_field, put_header, put_u16, put_variable, variable_size};
 use super::{DecodeError, EncodeError, PacketId, Properties, QoS, UserProperties, Version};
 
@@ -127,7 +127,7 @@ impl<'a> Publish<'a> {
 /// A topic name without wildcards [5: 3.3.2-1, 3.3.2-2].
 #[inline]
 fn topic(bytes: &[u8]) -> Result<&str, DecodeError> {
-    match bytes.iter().any(|byte| matches!(byte, b'+' | b'#')) {
+    match contains_any(bytes, [b'+', b'#']) {
         true => Err(DecodeError::malformed("PUBLISH: the topic name contains a wildcard")),
         false => text_of(bytes),
     }

@@ -79,6 +79,11 @@ impl<'a> Reader<'a> {
     /// A variable byte integer (1.5.5).
     #[inline]
     pub(crate) fn variable(&mut self) -> Result<u32, DecodeError> {
+        // Identifiers and lengths of properties have one byte in practice.
+        if let [byte @ 0..=0x7f, rest @ ..] = self.bytes {
+            self.bytes = rest;
+            return Ok(u32::from(*byte));
+        }
         match variable(self.bytes)? {
             Some((value, length)) => {
                 self.bytes = &self.bytes[length..];
@@ -93,10 +98,28 @@ impl<'a> Reader<'a> {
 #[inline]
 pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::malformed("a string is not UTF-8"))?;
-    match bytes.contains(&0) {
+    match contains_any(bytes, [0]) {
         true => Err(DecodeError::malformed("a string contains U+0000")),
         false => Ok(text),
     }
+}
+
+/// Whether any of these bytes occurs. Eight bytes at a time, as topics are too short for a search
+/// that has to be called.
+#[inline]
+pub(crate) fn contains_any<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (words, rest) = bytes.as_chunks();
+    let mut found = 0;
+    for word in words {
+        let word = u64::from_ne_bytes(*word);
+        for byte in wanted {
+            // The lowest byte that becomes 0 sets its upper bit here; no other sets one before it.
+            let differs = word ^ ONES * u64::from(byte);
+            found |= differs.wrapping_sub(ONES) & !differs & ONES << 7;
+        }
+    }
+    found != 0 || rest.iter().any(|byte| wanted.contains(byte))
 }
 
 /// A variable byte integer at the front of `bytes`, and its length; `None`: more bytes are
