@@ -1,7 +1,8 @@
 """Writes docs/mqtt-conformance.md: each normative statement of MQTT and the tests that keep it.
 
 The statements are in crates/mqtt/tests/statements.txt. A test names those that it keeps in its
-doc comment (Rust) or docstring (Python): `[5: 3.1.2-3]` is MQTT-3.1.2-3 of 5.0, `[3: ..]` of 3.1.1.
+doc comment (Rust) or docstring (Python): `[5: 3.1.2-3]` is MQTT-3.1.2-3 of 5.0, `[3: ..]` of 3.1.1;
+other tests are named in the file.
 """
 
 import ast
@@ -51,7 +52,8 @@ class Statement:
     number: str
     keeper: str
     rule: str
-    reason: str
+    note: str
+    """Why it does not apply, or tests that do not name it themselves."""
 
 
 def statements() -> list[Statement]:
@@ -60,14 +62,17 @@ def statements() -> list[Statement]:
     for line in STATEMENTS.read_text().splitlines():
         if line and not line.startswith("#"):
             version, number, keeper, text = line.split("|")
-            rule, _, reason = text.partition(";; ")
-            found.append(Statement(version, number, keeper, rule.strip(), reason))
+            rule, _, note = text.partition(";; ")
+            found.append(Statement(version, number, keeper, rule.strip(), note))
     return found
 
 
 def tests() -> dict[tuple[str, str], list[str]]:
     """Names of tests by the version and number of each statement that they name."""
     kept: dict[tuple[str, str], list[str]] = {}
+    for statement in statements():
+        if statement.keeper != "none" and statement.note:
+            kept[statement.version, statement.number] = statement.note.split(", ")
     for name, text in [*_rust_tests(), *_python_tests()]:
         for mark in MARK.findall(text):
             names = kept.setdefault(mark, [])
@@ -127,7 +132,7 @@ def _broken_row(line: str) -> str:
 def _row(statement: Statement, names: list[str]) -> str:
     rule = statement.rule.replace("#", "`#`").replace("+ is", "`+` is")
     if statement.keeper == "none":
-        return f"| {statement.number} | {rule} | | not applicable: {statement.reason} |\n"
+        return f"| {statement.number} | {rule} | | not applicable: {statement.note} |\n"
     listed = ", ".join(f"`{name}`" for name in names) or "no test yet"
     return f"| {statement.number} | {rule} | {statement.keeper} | {listed} |\n"
 
