@@ -335,7 +335,7 @@ impl<'a> Parts<'a> {
             Part::Ttl => put_number(column, self.ttl),
             Part::DeliveryCount => put_number(column, Some(self.delivery_count)),
             Part::ApplicationProperties => put_map(column, self.application_properties),
-            Part::Annotations => put_map(column, self.annotations),
+            Part::Annotations => put_annotations(column, self.annotations, origin),
             Part::Body => self.put_body(column),
             Part::BodyKind => column.text(self.body.name()),
             Part::UserId => match self.user_id {
@@ -420,27 +420,61 @@ fn put_number(column: &mut Column, value: Option<u64>) {
 }
 
 fn put_map(column: &mut Column, encoded: Option<&[u8]>) {
-    put_entries(column, encoded, |values, value| match scalar(value) {
-        Ok(Scalar::Null) => values.null(),
-        _ => values.write(|out| put_any(out, value)),
-    });
+    put_entries(column, encoded, |_, _| true, put_text_of);
+}
+
+/// Annotations apart from those that are columns of their own, which each message of a stream has;
+/// null if there are no others.
+fn put_annotations(column: &mut Column, encoded: Option<&[u8]>, origin: &Origin<'_>) {
+    // where the origin has an offset, the annotations are of another stream
+    let is_of_origin = origin.offset.is_none();
+    let is_other = |key: &[u8], value: &[u8]| {
+        let Ok(value) = scalar(value) else { return true };
+        match scalar(key).ok().and_then(words) {
+            Some("x-stream-offset" | "x-opt-partition") => !is_of_origin || unsigned(value).is_none(),
+            Some("x-opt-enqueued-time") => timestamp(value).is_none(),
+            _ => true,
+        }
+    };
+    let has_others =
+        |map: &[u8]| Elements::of_map(map).is_ok_and(|map| pairs(map).any(|(key, value)| is_other(key, value)));
+    put_entries(column, encoded.filter(|map| has_others(map)), is_other, put_text_of);
+}
+
+fn put_text_of(column: &mut Column, value: &[u8]) {
+    match scalar(value) {
+        Ok(Scalar::Null) => column.null(),
+        _ => column.write(|out| put_any(out, value)),
+    }
 }
 
 /// The AMQP type of each application property, because its value is text in `put_map`.
 fn put_types(column: &mut Column, encoded: Option<&[u8]>) {
-    put_entries(column, encoded, |types, value| types.text(type_of(value)));
+    put_entries(column, encoded, |_, _| true, |types, value| types.text(type_of(value)));
 }
 
-/// A map with an unreadable entry keeps the entries before it.
-fn put_entries(column: &mut Column, encoded: Option<&[u8]>, put: impl Fn(&mut Column, &[u8])) {
-    let Some(Ok(mut entries)) = encoded.map(Elements::of_map) else { return column.null() };
+/// Appends the entries of an encoded map that are wanted.
+fn put_entries(
+    column: &mut Column,
+    encoded: Option<&[u8]>,
+    is_wanted: impl Fn(&[u8], &[u8]) -> bool,
+    put: impl Fn(&mut Column, &[u8]),
+) {
+    let Some(Ok(entries)) = encoded.map(Elements::of_map) else { return column.null() };
     column.map(|keys, values| {
-        while entries.left() > 1 {
-            let (Ok(key), Ok(value)) = (entries.encoded(), entries.encoded()) else { break };
+        for (key, value) in pairs(entries).filter(|(key, value)| is_wanted(key, value)) {
             keys.write(|out| put_any(out, key));
             put(values, value);
         }
     });
+}
+
+/// The encoded entries of a map up to an unreadable one.
+fn pairs(mut entries: Elements<'_>) -> impl Iterator<Item = (&[u8], &[u8])> {
+    std::iter::from_fn(move || match entries.left() {
+        0 | 1 => None,
+        _ => entries.encoded().ok().zip(entries.encoded().ok()),
+    })
 }
 
 fn put_any(out: &mut Vec<u8>, encoded: &[u8]) {

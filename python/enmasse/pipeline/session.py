@@ -28,6 +28,10 @@ QUERY_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # no limit of bytes: Spark would add up the whole batch for each of its rows
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+    # compression takes longer than it saves for rows that are read two or three times
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # tasks write the folders of a table concurrently, without sorting rows by folder
@@ -39,6 +43,9 @@ SETTINGS = QUERY_SETTINGS | {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.python.worker.faulthandler.enabled": "true",
+    # throughput matters more than pauses of some milliseconds
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
 }
 """Settings of a Spark that we start, in addition to memory and addresses."""
 LOG = "spark.log"

@@ -52,6 +52,26 @@ fn origin_overrides_the_partition_and_offset_annotations() {
 }
 
 #[test]
+fn annotations_that_became_columns_are_not_repeated() {
+    let message = encoded(&full());
+    let of = |origin: &Origin<'_>, message: &[u8]| {
+        let mut batch = Batch::new(Arc::new(Declared::new(&options("annotations", None)).unwrap()));
+        batch.push(origin, message);
+        rows(&batch.finish())[0][0].clone()
+    };
+    assert_eq!(of(&ORIGIN, &message), "x-opt-list=[1,\"a\\\"b\",null]");
+    // offset and partition are of another stream than the columns
+    let spooled = Origin { partition: Some(0), offset: Some(7), ..ORIGIN };
+    assert!(of(&spooled, &message).starts_with("x-stream-offset=41,x-opt-partition=1,x-opt-list="));
+    let none_of_ours =
+        Message { message_annotations: vec![(Symbol::from("x-stream-offset"), Value::Ulong(1))], ..Message::default() };
+    let not_a_number =
+        Message { message_annotations: vec![(Symbol::from("x-stream-offset"), text("1"))], ..Message::default() };
+    assert_eq!(of(&ORIGIN, &encoded(&none_of_ours)), "null");
+    assert_eq!(of(&ORIGIN, &encoded(&not_a_number)), "x-stream-offset=1");
+}
+
+#[test]
 fn every_message_part_has_its_column() {
     let batch = batch_of(&Options::default(), &[encoded(&full())]);
     let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -81,7 +101,7 @@ fn every_message_part_has_its_column() {
             "5000",
             "2",
             "a=x,b=1.5,c=null,d=AQID,e=1970-01-01T00:00:01.500Z",
-            "x-stream-offset=41,x-opt-partition=1,x-opt-enqueued-time=1970-01-01T00:00:01Z,x-opt-list=[1,\"a\\\"b\",null]",
+            "x-opt-list=[1,\"a\\\"b\",null]",
             "\"onetwo\"",
             "data",
             "\"eve\"",

@@ -76,20 +76,19 @@ class Batches:
     def _process(self, batch: "_Batch", frame: DataFrame) -> None:
         source = self._source
         query = app_id(self._pipeline, source.name, batch.query_id)
-        messages = batch.persist(bronze.with_date(frame))
-        with batch.job("read messages"):
-            counted = counts.of_messages(messages)
+        with batch.job("write bronze"):
+            received = bronze.with_date(frame).coalesce(batch.spark.sparkContext.defaultParallelism)
+            appended = delta.append(received, self._store.bronze, query, batch.number)
+        messages = bronze.stored(frame, self._store.bronze, appended)
         parsed = batch.persist(decoding.parsed(messages, source, self._steps))
         with batch.job("decode messages"), functions.computing(self._steps):
-            readings_counted = counts.of_readings(parsed, min(self._pipeline.spec.windows))
+            counted = counts.of_batch(messages, parsed, min(self._pipeline.spec.windows))
         readings, refused = silver.split_frame(parsed)
         frames = {"bronze": messages, "silver": readings, "quarantine": refused}
-        totals = {
-            "messages": counts.total(counted, "messages"),
-            **{name: counts.total(readings_counted, name) for name in ("readings", "quarantined")},
-        }
+        names = ("messages", "readings", "quarantined")
+        totals = {name: counts.total(counted, name) for name in names}
         rows = dict(zip(frames, totals.values(), strict=True))
-        tables = [table for table, count in rows.items() if count]
+        tables = [table for table in ("silver", "quarantine") if rows[table]]
         with batch.job("write " + ", ".join(tables)):
             parts = [
                 delta.Part(frames[one], getattr(self._store, one), rows[one]) for one in tables
@@ -105,12 +104,12 @@ class Batches:
             source=source.name,
             query_id=batch.query_id,
             batch_id=batch.number,
-            usage=counts.usage([*counted, *readings_counted]),
+            usage=counts.usage(counted),
             known_to_us=counts.known_to_us(counted),
             written=written,
             **totals,
-            late=counts.total(readings_counted, "late"),
-            clamped=counts.total(readings_counted, "clamped"),
+            late=counts.total(counted, "late"),
+            clamped=counts.total(counted, "clamped"),
         )
         with batch.job("live state"):
             outcome = _with_retry(lambda: self._live.follow(readings, context))
@@ -134,7 +133,7 @@ class _Batch:
 
     def persist(self, frame: DataFrame) -> DataFrame:
         """Persist a frame, in memory or on disk, until the batch ends."""
-        frame.persist(StorageLevel.MEMORY_AND_DISK)
+        frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
         self.persisted.callback(frame.unpersist)
         return frame
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from enmasse.base.errors import Invalid
 from enmasse.pipeline.ingest import envelope, silver
-from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables import delta, files
 from enmasse.pipeline.tables.delta import Appended
 from enmasse.pipeline.tables.files import Table
 
@@ -59,6 +60,17 @@ def append(frame: DataFrame, to: Table, app_id: str, batch_id: int) -> Appended:
     zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
     dated = frame.withColumn("date", F.to_date(F.to_utc_timestamp("enqueued_time", zone)))
     return delta.append(dated, to, app_id, batch_id)
+
+
+def stored(given: DataFrame, to: Table, appended: Appended) -> DataFrame:
+    """Return the messages of a batch as `with_date`: from the files that it has added to the table,
+    else as given. So a batch is read from its server once, and tasks that read it again read the
+    columns that they need.
+    """
+    if appended.again:
+        return with_date(given)
+    schema = from_arrow_schema(envelope.STORED)
+    return with_date(files.read(given.sparkSession, to, appended.values, schema))
 
 
 def writer(to: Table, app_id: str) -> Callable[[DataFrame, int], None]:

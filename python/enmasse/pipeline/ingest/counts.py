@@ -14,19 +14,31 @@ DAY = ("space", "address", "date")
 USED = ("messages", "bytes", "readings", "quarantined")
 
 
-def of_messages(messages: DataFrame) -> list[Row]:
-    """Count the messages of a batch: a row for each day and partition."""
-    found = messages.groupBy(*DAY, "partition").agg(
-        F.count("*").alias("messages"),
-        F.sum(F.octet_length("body")).alias("bytes"),
-        F.max(F.unix_micros("enqueued_time")).alias("newest_us"),
+def of_batch(messages: DataFrame, parsed: DataFrame, shortest_ms: int) -> list[Row]:
+    """Count messages and readings of a batch in one job; a row has null for what it lacks."""
+    found = _of_messages(messages).unionByName(
+        _of_readings(parsed, shortest_ms), allowMissingColumns=True
     )
     return found.collect()
 
 
 def of_readings(parsed: DataFrame, shortest_ms: int) -> list[Row]:
-    """Count the rows of `decoding.parsed`: a row for each day. A reading is late if it arrived
-    later than the shortest window after its time.
+    """Count the rows of `decoding.parsed`."""
+    return _of_readings(parsed, shortest_ms).collect()
+
+
+def _of_messages(messages: DataFrame) -> DataFrame:
+    """A row for each day and partition."""
+    return messages.groupBy(*DAY, "partition").agg(
+        F.count("*").alias("messages"),
+        F.sum(F.octet_length("body")).alias("bytes"),
+        F.max(F.unix_micros("enqueued_time")).alias("newest_us"),
+    )
+
+
+def _of_readings(parsed: DataFrame, shortest_ms: int) -> DataFrame:
+    """A row for each day. A reading is late if it arrived later than the shortest window after its
+    time.
     """
     is_good = F.col("reason").isNull()
     delay_us = F.unix_micros("enqueued_time") - F.unix_micros("event_time")
@@ -34,13 +46,12 @@ def of_readings(parsed: DataFrame, shortest_ms: int) -> list[Row]:
     def count(name: str, condition: Column) -> Column:
         return F.count_if(condition).alias(name)
 
-    found = parsed.groupBy("space", "address", F.to_date("enqueued_time").alias("date")).agg(
+    return parsed.groupBy("space", "address", F.to_date("enqueued_time").alias("date")).agg(
         count("readings", is_good),
         count("quarantined", ~is_good),
         count("late", is_good & (delay_us > shortest_ms * US_PER_MS)),
         count("clamped", is_good & F.col("clamped")),
     )
-    return found.collect()
 
 
 def total(rows: Sequence[Row], column: str) -> int:

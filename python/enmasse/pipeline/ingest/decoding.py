@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from enmasse.native import Replay, declare_columns
 from enmasse.pipeline.connector import options
 from enmasse.pipeline.ingest import envelope, silver
+from enmasse.pipeline.ingest.envelope import MESSAGE
 
 if TYPE_CHECKING:
     from enmasse.pipeline.functions import Step
@@ -25,22 +26,26 @@ Task = Callable[[Batches], Batches]
 ENQUEUED = "enqueued_time"
 
 
-def columns_of(source: "Source") -> dict[str, Any]:
-    """Return the columns to be decoded from the messages of a source.
+BODY = ("body", "body_kind", "content_type", "content_encoding")
+"""Columns of the envelope that are needed to decode a body."""
+
+
+def columns_of(source: "Source", chosen: Sequence[str] = MESSAGE.names) -> dict[str, Any]:
+    """Return the columns to be decoded from the messages of a source, and those of the envelope.
 
     Raises Invalid for fields that cannot be read together.
     """
-    chosen = {
+    given = {
         "url": source.url,
         "address": source.address,
         "decode": source.format,
-        "columns": silver.columns(silver.Layout.of(source)),
+        "columns": silver.columns(silver.Layout.of(source), chosen),
         "timeUnit": source.time_unit,
     }
     if source.format == "csv":
-        chosen["csvHeader"] = str(source.csv_header).lower()
-        chosen["csvDelimiter"] = source.csv_delimiter
-    return options.read(chosen).columns
+        given["csvHeader"] = str(source.csv_header).lower()
+        given["csvDelimiter"] = source.csv_delimiter
+    return options.read(given).columns
 
 
 def parsed(messages: DataFrame, source: "Source", steps: "Sequence[Step]") -> DataFrame:
@@ -51,10 +56,15 @@ def parsed(messages: DataFrame, source: "Source", steps: "Sequence[Step]") -> Da
     # the tasks of executors, which import this module, need no functions
     from enmasse.pipeline import functions
 
-    columns, layout = columns_of(source), silver.Layout.of(source)
+    layout = silver.Layout.of(source)
     schema = from_arrow_schema(silver.SCHEMA)
     if not steps:
-        return messages.mapInArrow(_decode_and_parse(columns, layout), schema)
+        used = silver.used(layout)
+        names = dict.fromkeys([*used, *BODY, envelope.BATCH_TIME])
+        # bronze of earlier versions lacks columns, which `conform` adds
+        needed = messages.select(*(name for name in names if name in messages.columns))
+        return needed.mapInArrow(_decode_and_parse(columns_of(source, used), layout), schema)
+    columns = columns_of(source)
     declared = f"{declare_columns(columns)}, {silver.BATCH_TIME} timestamp"
     records = messages.mapInArrow(_decode(columns), declared)
     return functions.apply(records, steps).mapInArrow(_parse(layout), schema)

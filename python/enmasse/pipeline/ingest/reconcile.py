@@ -33,7 +33,8 @@ BARE = (
 )
 """The bare message, which no server changes, apart from application properties."""
 HEADER = ("durable", "priority", "ttl", "enqueued_time")
-MAPS = ("application_properties", "annotations")
+PLACED = ("x-stream-offset", "x-opt-partition", "x-opt-enqueued-time")
+"""Annotations that are columns; bronze of earlier versions has them also among the others."""
 KEY = ("partition", "offset")
 FAULTS_MAX = 100
 """Faults that are named by their offsets."""
@@ -176,8 +177,10 @@ def _hashed(rows: DataFrame, side: str) -> DataFrame:
     """The hash over all fields of the messages of each offset, by name of a side."""
     names = [F.col(name) for name in (*KEY, *HEADER, *BARE)]
     hour = F.date_format("enqueued_time", "yyyy-MM-dd'T'HH:00:00'Z'")
+    properties = F.map_entries("application_properties")
+    annotations = F.filter(F.map_entries("annotations"), lambda one: ~one["key"].isin(*PLACED))
     hashed = rows.select(
-        *KEY, hour.alias("hour"), F.xxhash64(*names, *map(F.map_entries, MAPS)).alias("hash")
+        *KEY, hour.alias("hour"), F.xxhash64(*names, properties, annotations).alias("hash")
     )
     return hashed.groupBy(*KEY).agg(
         F.count("*").alias(f"{side}_count"),

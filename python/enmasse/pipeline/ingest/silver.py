@@ -4,7 +4,7 @@ A reading is a number or a text that a device measured at a time. One message ma
 functions are pure: columns of the format `enmasse` in, columns of readings out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -87,8 +87,19 @@ class Layout:
         return cls(**chosen | {"metrics": metrics})
 
 
-def columns(source: Layout) -> str:
-    """Return the option `columns` by which a source gives the input of `parse`.
+IDENTITY = ("space", "address", "partition", "offset", "enqueued_time")
+"""Columns of the envelope that are columns of readings."""
+
+
+def used(source: Layout) -> list[str]:
+    """Return the columns of the envelope that `parse` reads."""
+    texts = [name for name, kind in _fields(source) if name in TEXT_COLUMNS and kind == "string"]
+    return [*IDENTITY, *(name for name in dict.fromkeys(texts) if name not in IDENTITY)]
+
+
+def columns(source: Layout, chosen: Sequence[str] = MESSAGE.names) -> str:
+    """Return the option `columns` by which a source gives the input of `parse`, with columns of the
+    envelope.
 
     Raises Invalid if a field is used with two types.
     """
@@ -110,7 +121,7 @@ def columns(source: Layout) -> str:
                 f"source {source.name}: {name} cannot be {kind} and, as {known[0]}, {known[1]} too",
             )
     fields = [f"`{name}` {kind}" for name, kind in types.values()]
-    return ", ".join([*MESSAGE.names, "_index", *fields, "_error"])
+    return ", ".join([*(f"`{name}`" for name in chosen), "_index", *fields, "_error"])
 
 
 def _fields(source: Layout) -> Iterator[tuple[str, str]]:
@@ -271,6 +282,8 @@ class _Records:
         self, chosen: pyarrow.Array, reason: pyarrow.Array, *reading: pyarrow.Array
     ) -> pyarrow.Table:
         """Rows as `SCHEMA` of the chosen records; a reading is as from `measured`."""
+        if not pc.any(chosen).as_py():
+            return SCHEMA.empty_table()
         # the time of a quarantined record may be wrong
         of = pc.if_else(pc.is_valid(reason), self.arrived, pc.coalesce(self.time, self.arrived))
         columns = {name: self.batch[name] for name in ("space", "address", "partition", "offset")}

@@ -7,7 +7,7 @@ records the batch. A recorded batch is not written again.
 import json
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -32,8 +32,9 @@ from enmasse.pipeline.tables.files import Table
 
 SMALL_SIZE = 32 << 20
 """Compaction leaves files of this size and larger as they are."""
-FILE_ROWS = 500_000
-"""Rows per file, if the number of rows is known."""
+FILE_ROWS = 50_000
+"""Rows of a batch from which it has another file, each written by a task, if their number is
+known."""
 HOUR_MS = 3_600_000
 APPENDS_MAX = 8
 """Attempts to append while other writers change the table."""
@@ -47,6 +48,8 @@ class Appended:
     rows: int
     files: int
     again: bool = False
+    values: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict, compare=False)
+    """The partition values of the new files, by path."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ def _commit(table: Table, actions: list[AddAction], app_id: str, batch_id: int) 
         except CommitFailedError:
             if not left:
                 raise
-    return Appended(rows, len(actions))
+    values = {action.path: action.partition_values for action in actions}
+    return Appended(rows, len(actions), values=values)
 
 
 def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) -> Appended:

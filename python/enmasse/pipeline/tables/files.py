@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow
 import pyarrow.fs
 import pyarrow.parquet
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -31,6 +31,8 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The partition value null in the name of a folder."""
 STAGING = "_staging"
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+FEW_FILES = 16
+"""So many footers are read without a job of Spark, which takes longer."""
 _FOOTER = "table string, path string, size long, rows long, written_ms long, statistics string"
 _CLOUD = ("AWS_",)
 """Prefixes of environment variables that tasks need to read a bucket."""
@@ -91,10 +93,12 @@ def write_parquet(frame: DataFrame, path: str, partition_by: Sequence[str] = ())
 def publish(spark: SparkSession, staged: Sequence[Staged]) -> "list[list[AddAction]]":
     """Put files where they stay; return the actions that add them to their tables.
 
-    Tasks of Spark read the footers of all of them in one job. Empty files are dropped.
+    Tasks of Spark read the footers of all of them in one job, unless there are few. Empty files are
+    dropped.
     """
     locations = [(one.table.path, f"{one.folder}/{path}") for one in staged for path in one.paths]
-    footers = _footers(spark, locations)
+    few = len(locations) <= FEW_FILES
+    footers = _read_footers(locations) if few else _footers(spark, locations)
     return [_published(one, footers) for one in staged]
 
 
@@ -147,6 +151,11 @@ def read(
         return rows
     known = StructType([*named, StructField("_path", StringType())])
     columns = [(*(one[field.name] for field in named), path) for path, one in values.items()]
+    if len({one[:-1] for one in columns}) == 1:
+        # the same in all files, so no join
+        same = zip(named, columns[0], strict=False)
+        known_to_all = {field.name: F.lit(one).cast(field.dataType) for field, one in same}
+        return rows.withColumns(known_to_all).select(*(f"`{name}`" for name in schema.names))
     by_path = F.broadcast(spark.createDataFrame(columns, known))
     # a URL, in which `+` is itself
     url = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
@@ -155,12 +164,12 @@ def read(
     return rows.join(by_path, "_path").select(*(f"`{name}`" for name in schema.names))
 
 
-def _footers(
-    spark: SparkSession, locations: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], Any]:
-    """The sizes and statistics of files, given by table and path."""
-    if not locations:
-        return {}
+Footers = dict[tuple[str, str], Any]
+"""The sizes and statistics of files, by table and path."""
+
+
+def _footers(spark: SparkSession, locations: Sequence[tuple[str, str]]) -> Footers:
+    """Read footers by tasks of Spark."""
     cloud = {name: value for name, value in os.environ.items() if name.startswith(_CLOUD)}
 
     def read_footers(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -172,6 +181,11 @@ def _footers(
     frame = spark.createDataFrame(list(locations), "table string, path string")
     rows = frame.mapInArrow(read_footers, _FOOTER).collect()
     return {(row["table"], row["path"]): row for row in rows}
+
+
+def _read_footers(locations: Sequence[tuple[str, str]]) -> Footers:
+    """Read footers in this process."""
+    return {location: Row(**_footer(*location)) for location in locations}
 
 
 def _footer(table: str, path: str) -> dict[str, Any]:
