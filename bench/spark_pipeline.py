@@ -1,14 +1,14 @@
 """`python bench/spark_pipeline.py`: a whole pipeline as `enmasse pipeline run` runs it.
 
 - visible: `--rate` readings a second for `--seconds`, trigger 1 s; the time from a reading's
-  publication until its value is in the live table. Its control is the time from publication to
-  a plain receiver of the same stream, in the same run.
+  publication until its value is in the live table, and how far gold is behind silver. Its control
+  is the time from publication to a plain receiver of the same stream, in the same run.
 - start: from the command to the end of the first batch, and the same after kill -9 with a backlog
   of `--backlog` messages; its control is the start of a bare Spark that counts a range.
 - memory: private memory of all processes of an idle pipeline after its start.
 - slope: rows a CPU-second of `pipeline run --once` between `--messages` and three times as many,
   all tables, live state and gold included, and the same with the detectors of `pipeline init`.
-  Every process of the command counts; batches have 200,000 rows at most.
+  Every process of the command counts; batches have `--max-rows` rows at most.
 - kills: kill -9 of all its processes, `--kills` times, with `--batches` batches before each, while
   readings arrive; then `enmasse pipeline reconcile` must find each message once.
 
@@ -43,11 +43,13 @@ from enmasse.pipeline import template
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import Slice
+from enmasse.pipeline.gold import progress
 from platform_process import ENMASSE, Platform, running
 from stream_documents import SPACE, stream
 
 GOALS = {
-    "p99": 3.0,
+    "p99": 4.0,
+    "goldP99": 45.0,
     "first": 25.0,
     "again": 25.0,
     "memory": 1.2 * (1 << 30),
@@ -84,11 +86,12 @@ class Publisher:
             pass
 
 
-def document(folder: Path, url: str, address: str, **more: Any) -> Path:
+def document(folder: Path, url: str, address: str, max_rows: int = 200_000, **more: Any) -> Path:
     """A pipeline of one stream."""
     folder.mkdir()
     source = {"name": "s", "url": url, "address": address, "value": "value"}
-    spec: dict[str, Any] = {"sources": [source | {"maxRows": 200_000}], "trigger": "1s"} | more
+    source |= {"maxRows": max_rows, "maxBytes": "256MiB"}
+    spec: dict[str, Any] = {"sources": [source], "trigger": "1s"} | more
     whole = {"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline"}
     whole |= {"metadata": {"name": "bench"}, "spec": spec}
     file = folder / "pipeline.yaml"
@@ -175,10 +178,12 @@ def visible(platform: Platform, folder: Path, rate: int, seconds: float) -> dict
     sent: list[float] = [0.0]
     seen: dict[int, float] = {}
     received: dict[int, float] = {}
+    behind: list[float] = []
     done = threading.Event()
     with started(file) as run:
         run.until("batch")
         threads = [
+            threading.Thread(target=_watch_gold, args=(folder / "tables", behind, done)),
             threading.Thread(
                 target=_poll_live_table, args=(folder / "tables" / "live.db", seen, done)
             ),
@@ -202,7 +207,15 @@ def visible(platform: Platform, folder: Path, rate: int, seconds: float) -> dict
         "p50": statistics.median(_delays(sent, seen)),
         "p99": _p99(_delays(sent, seen)),
         "receiverP99": _p99(_delays(sent, received)),
+        "goldP99": _p99(behind),
     }
+
+
+def _watch_gold(tables: Path, behind: list[float], done: threading.Event) -> None:
+    """Note every second how many seconds gold is behind silver."""
+    while not done.wait(1.0):
+        found = progress.progress("bench", str(tables / "silver"), str(tables / "gold"))
+        behind.append(0.0 if found is None else found.lag_s(time.time()))
 
 
 def _poll_live_table(database: Path, seen: dict[int, float], done: threading.Event) -> None:
@@ -320,7 +333,7 @@ def starts(platform: Platform, folder: Path, backlog: int) -> dict[str, float]:
     return {"first": first, "again": again, "memory": memory, "bareSpark": bare()}
 
 
-def slope(platform: Platform, folder: Path, messages: int) -> dict[str, float]:
+def slope(platform: Platform, folder: Path, messages: int, max_rows: int) -> dict[str, float]:
     """Measure the CPU time of a run of messages, and of three times as many."""
     folder.mkdir()
     url = platform.url()
@@ -332,7 +345,8 @@ def slope(platform: Platform, folder: Path, messages: int) -> dict[str, float]:
         for sent in range(0, count, 50_000):
             publisher.publish(min(50_000, count - sent), 0)
         for name, more in (("slope", {}), ("detectorSlope", {"detectors": detectors})):
-            file = document(folder / f"{name}{count}", url, f"slope{count // messages}", **more)
+            address = f"slope{count // messages}"
+            file = document(folder / f"{name}{count}", url, address, max_rows, **more)
             spent_s = Started(file, "--once").cpu_s()
             costs[name] = spent_s - costs.get(name, 0.0)
     return {name: 2 * messages / spent_s for name, spent_s in costs.items()}
@@ -353,7 +367,7 @@ def one_run(folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
         if "start" in arguments.only:
             found |= starts(platform, folder / "s", arguments.backlog)
         if "slope" in arguments.only:
-            found |= slope(platform, folder / "c", arguments.messages)
+            found |= slope(platform, folder / "c", arguments.messages, arguments.max_rows)
         if "kills" in arguments.only:
             times, least = arguments.kills, arguments.batches
             found |= kills(platform, folder / "k", arguments.rate, times, least)
@@ -366,6 +380,7 @@ def print_report(report: dict[str, float]) -> None:
         p50, p99 = report["p50"], report["p99"]
         print(f"visible at {report['rate']:,.0f}/s: p50 {p50:.2f} s, p99 {p99:.2f} s")
         print(f"  a plain receiver: p99 {report['receiverP99']:.3f} s")
+        print(f"  gold behind silver: p99 {report['goldP99']:.1f} s")
     if "first" in report:
         print(f"start: {report['first']:.1f} s, with a backlog {report['again']:.1f} s")
         print(f"  a bare Spark: {report['bareSpark']:.1f} s")
@@ -387,6 +402,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--backlog", type=int, default=1_000_000)
     parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--max-rows", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--runs", type=int, default=5)

@@ -26,6 +26,8 @@ CONNECT_TIMEOUT_S = 10.0
 QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
+    # adaptive execution makes a job of each stage, which small batches pay for
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     # no limit of bytes: Spark would add up the whole batch for each of its rows
@@ -43,8 +45,8 @@ SETTINGS = QUERY_SETTINGS | {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.python.worker.faulthandler.enabled": "true",
-    # throughput matters more than pauses of some milliseconds
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    # throughput matters more than pauses; the heap begins small and grows with the batches
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xms192m",
     "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
 }
 """Settings of a Spark that we start, in addition to memory and addresses."""

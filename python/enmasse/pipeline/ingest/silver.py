@@ -4,7 +4,7 @@ A reading is a number or a text that a device measured at a time. One message ma
 functions are pure: columns of the format `enmasse` in, columns of readings out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -254,7 +254,7 @@ class _Records:
             _when(pc.is_null(self.time), "has no time, nor has its message"),
             _when(
                 pc.less(stated, oldest),
-                _concat("time ", pc.strftime(within, "%Y-%m-%dT%H:%M:%SZ"), age),
+                lambda: _concat("time ", pc.strftime(within, "%Y-%m-%dT%H:%M:%SZ"), age),
             ),
         )
 
@@ -309,19 +309,26 @@ def _invalid_reading(
     return pc.coalesce(
         _too_long("metric", pc.binary_length(metric)),
         *(_when(_has_nul(words), f"{name} has a NUL") for name, words in texts),
-        _when(pc.invert(pc.is_finite(value)), _concat("", metric, " is not finite")),
-        _when(is_large, _concat("", metric, f" is beyond {VALUE_MAX:g}")),
+        _when(pc.invert(pc.is_finite(value)), lambda: _concat("", metric, " is not finite")),
+        _when(is_large, lambda: _concat("", metric, f" is beyond {VALUE_MAX:g}")),
     )
 
 
-def _when(condition: pyarrow.Array, reason: pyarrow.Array | str) -> pyarrow.Array:
-    """The reason where a condition holds, else null."""
-    return pc.if_else(pc.fill_null(condition, False), reason, pyarrow.scalar(None, TEXT))
+def _when(
+    condition: pyarrow.Array, reason: pyarrow.Array | str | Callable[[], pyarrow.Array]
+) -> pyarrow.Array:
+    """The reason where a condition holds, else null; a function is called if it holds anywhere."""
+    if not pc.any(condition).as_py():
+        return pyarrow.nulls(len(condition), TEXT)
+    found = reason() if callable(reason) else reason
+    return pc.if_else(pc.fill_null(condition, False), found, pyarrow.scalar(None, TEXT))
 
 
 def _too_long(what: str, size: pyarrow.Array) -> pyarrow.Array:
-    reason = _concat(f"{what} has ", size, f" bytes; at most {DEVICE_BYTES_MAX}")
-    return _when(pc.greater(size, DEVICE_BYTES_MAX), reason)
+    return _when(
+        pc.greater(size, DEVICE_BYTES_MAX),
+        lambda: _concat(f"{what} has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
+    )
 
 
 def _has_nul(text: pyarrow.Array) -> pyarrow.Array:

@@ -78,60 +78,61 @@ def append_all(
     """Append parts of a batch as `append` does; return the tables that did not have the batch."""
     # letters that URLs do not escape: some readers do not decode the paths of a log
     escaped = quote(app_id.replace("_", "__"), safe="").replace("~", "%7E").replace("%", "_")
-    staged = []
+    opened, staged = list[DeltaTable](), list[files.Staged]()
     for part in parts:
-        if _has(_opened(part.table), app_id, batch_id):
+        schema = _nullable(part.frame.schema)
+        table = open_or_create(part.table, schema)
+        if _has(table, app_id, batch_id):
             continue
-        _prepare(part.table, part.frame.schema)
+        _add_columns(table, part.table.path, schema)
+        opened.append(table)
         tasks = None if part.rows is None else -(-part.rows // FILE_ROWS)
         frame = part.frame if tasks is None else part.frame.coalesce(tasks)
         staged.append(files.stage(frame, part.table, f"{escaped}-{batch_id:010}"))
-    tables = [one.table for one in staged]
+    published = zip(opened, staged, files.publish(spark, staged), strict=True)
     return {
-        table: _commit(table, actions, app_id, batch_id)
-        for table, actions in zip(tables, files.publish(spark, staged), strict=True)
+        one.table: _commit(table, one.table, actions, app_id, batch_id)
+        for table, one, actions in published
     }
 
 
-def _opened(table: Table) -> DeltaTable | None:
-    return DeltaTable(table.path) if DeltaTable.is_deltatable(table.path) else None
-
-
-def _has(opened: DeltaTable | None, app_id: str, batch_id: int) -> bool:
+def _has(opened: DeltaTable, app_id: str, batch_id: int) -> bool:
     """Whether a batch of a query is in a table."""
-    known = opened.transaction_version(app_id) if opened is not None else None
+    known = opened.transaction_version(app_id)
     return known is not None and known >= batch_id
 
 
-def _prepare(table: Table, schema: StructType) -> None:
-    """Create the table, or add missing columns."""
-    # all columns are nullable: a later batch may lack them
-    wanted = pyarrow.schema(
-        field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")
+def _nullable(schema: StructType) -> pyarrow.Schema:
+    """The schema of a table: all columns are nullable, because a later batch may lack them."""
+    return pyarrow.schema(
+        one.with_nullable(True) for one in to_arrow_schema(schema, timezone="UTC")
     )
-    opened = open_or_create(table, wanted)
-    known = {field.name: field.type for field in opened.schema().fields}
-    fields = Schema.from_arrow(wanted).fields
-    for field in fields:
-        if field.name in known and known[field.name] != field.type:
+
+
+def _add_columns(opened: DeltaTable, path: str, schema: pyarrow.Schema) -> None:
+    """Add missing columns; raises Conflict for one of another type."""
+    known = {one.name: one.type for one in opened.schema().fields}
+    fields = Schema.from_arrow(schema).fields
+    for one in fields:
+        if one.name in known and known[one.name] != one.type:
             raise Conflict(
                 "E4000",
-                f"{table.path}: column {field.name} is {known[field.name]} and the batch "
-                f"has {field.type}; cast it, or use a new table",
+                f"{path}: column {one.name} is {known[one.name]} and the batch "
+                f"has {one.type}; cast it, or use a new table",
             )
-    if new := [Field(field.name, field.type) for field in fields if field.name not in known]:
+    if new := [Field(one.name, one.type) for one in fields if one.name not in known]:
         opened.alter.add_columns(new)
+        opened.update_incremental()
 
 
-def _commit(table: Table, actions: list[AddAction], app_id: str, batch_id: int) -> Appended:
-    """Add files to the table in one transaction."""
+def _commit(
+    opened: DeltaTable, table: Table, actions: list[AddAction], app_id: str, batch_id: int
+) -> Appended:
+    """Add files to the table in one transaction, against the version that lacked the batch."""
     rows = sum(json.loads(action.stats or "{}")["numRecords"] for action in actions)
     for left in reversed(range(APPENDS_MAX if actions else 0)):
-        opened = DeltaTable(table.path)
-        if _has(opened, app_id, batch_id):
-            break
         try:
-            # against the version that was checked: a concurrent append of the batch conflicts
+            # a concurrent append of the batch conflicts
             opened.create_write_transaction(
                 [*actions],
                 "append",
@@ -143,6 +144,9 @@ def _commit(table: Table, actions: list[AddAction], app_id: str, batch_id: int) 
         except CommitFailedError:
             if not left:
                 raise
+        opened.update_incremental()
+        if _has(opened, app_id, batch_id):
+            break
     values = {action.path: action.partition_values for action in actions}
     return Appended(rows, len(actions), values=values)
 
@@ -199,9 +203,9 @@ def read(spark: SparkSession, table: Table, **partition: Collection[str | None])
     """Return the current table as a frame, without a jar: of all rows, or of those with one of the
     values of each partition column. Raises Missing if there is no table.
     """
-    opened = _opened(table)
-    if opened is None:
+    if not DeltaTable.is_deltatable(table.path):
         raise Missing("E3000", f"{table.path} is no Delta table; write to it first")
+    opened = DeltaTable(table.path)
     schema = from_arrow_schema(pyarrow.schema(opened.schema().to_arrow()))
     by = opened.metadata().partition_columns
     values = {

@@ -32,7 +32,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 STAGING = "_staging"
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 FEW_FILES = 16
-"""So many footers are read without a job of Spark, which takes longer."""
+"""Up to this number the driver reads the footers: a job of Spark takes longer."""
 _FOOTER = "table string, path string, size long, rows long, written_ms long, statistics string"
 _CLOUD = ("AWS_",)
 """Prefixes of environment variables that tasks need to read a bucket."""
