@@ -488,7 +488,7 @@ fn session_vouched_for_a_missing_space_is_not_found() {
 
 #[test]
 fn only_a_vouched_administrator_has_every_right() {
-    let table = shared(&golden("users.json"));
+    let table = shared(&golden("closed.json"));
     let space = table.spaces().find(|space| !space.is_open()).expect("a closed space");
     let named = || Some(Space::ADMINISTRATOR.to_owned());
     let vouched = Authenticated::vouched(&table, space.name(), named());
