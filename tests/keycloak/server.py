@@ -8,7 +8,7 @@ import subprocess
 import tarfile
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,12 @@ def _free_port() -> int:
         return port
 
 
-def realm(name: str, users: dict[str, list[str]], password: str) -> dict[str, Any]:
-    """A realm with a public client `enmasse`, whose tokens say the groups of users."""
+def realm(
+    name: str, users: dict[str, list[str]], password: str, redirects: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A realm with a public client `enmasse`, whose tokens are for it and say the groups of users.
+    With `redirects` people log in in their browsers, and are sent back there.
+    """
     groups = sorted({group for of_one in users.values() for group in of_one})
     mapper = {
         "name": "groups",
@@ -62,13 +66,20 @@ def realm(name: str, users: dict[str, list[str]], password: str) -> dict[str, An
         "protocolMapper": "oidc-group-membership-mapper",
         "config": {"claim.name": "groups", "full.path": "false", "access.token.claim": "true"},
     }
+    audience = {
+        "name": "audience",
+        "protocol": "openid-connect",
+        "protocolMapper": "oidc-audience-mapper",
+        "config": {"included.client.audience": "enmasse", "access.token.claim": "true"},
+    }
     client = {
         "clientId": "enmasse",
         "enabled": True,
         "publicClient": True,
         "directAccessGrantsEnabled": True,
-        "standardFlowEnabled": False,
-        "protocolMappers": [mapper],
+        "standardFlowEnabled": bool(redirects),
+        "redirectUris": list(redirects),
+        "protocolMappers": [mapper, audience] if redirects else [mapper],
     }
     # The default profile of a user demands an e-mail address and both names.
     people = [

@@ -1,0 +1,72 @@
+"""Logins of people at a running Keycloak: the console, and its tokens at the API."""
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from keycloak.server import keycloak, realm
+from platform_process import running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+PASSWORD = "wonderland"
+CONSOLE = "http://127.0.0.1:*/console/oidc/callback"
+ADDRESSES = "/apis/enmasse.io/v1beta1/namespaces/{}/addresses"
+
+
+def logged_in(http: httpx2.Client, origin: str, user: str) -> httpx2.Response:
+    """Log in as a browser does: the form of Keycloak, and its redirect back."""
+    start = f"{origin}/console/oidc/start"
+    page = http.get(start, params={"then": "/console/namespaces"}, follow_redirects=True)
+    assert page.status_code == 200, page.text
+    found = re.search(r'action="([^"]+)"', page.text)
+    assert found is not None
+    form = {"username": user, "password": PASSWORD}
+    answer = http.post(html.unescape(found[1]), data=form)
+    assert answer.status_code == 302, answer.text
+    return http.get(answer.headers["location"])
+
+
+def test_people_log_in_with_the_roles_of_their_groups(tmp_path: Path) -> None:
+    users = {"alice": ["tenant-edit:default"], "ops": ["service-admin"], "none": ["unrelated"]}
+    realms = realm("staff", users, PASSWORD, [CONSOLE])
+    with keycloak(tmp_path, realms) as url:
+        issuer = f"{url}/realms/staff"
+        with running(tmp_path / "data", "--oidc-issuer", issuer) as platform:
+            origin = platform.url("http")
+            sessions: dict[str, Any] = {}
+            for user in users:
+                with httpx2.Client(trust_env=False, timeout=60) as http:
+                    answer = logged_in(http, origin, user)
+                    assert answer.status_code == 303
+                    sessions[user] = (
+                        answer.headers["location"],
+                        http.get(f"{origin}/console/session"),
+                        http.get(f"{origin}{ADDRESSES.format('default')}").status_code,
+                        http.get(f"{origin}{ADDRESSES.format('other')}").status_code,
+                    )
+            where, session, own, other = sessions["alice"]
+            assert (where, own, other) == ("/console/namespaces", 200, 403)
+            assert session.json()["user"] == "oidc:alice"
+            assert session.json()["roles"] == {"tenant-edit": ["default"]}
+            assert sessions["ops"][1].json()["may"]["operate"]
+            where, session, own, _ = sessions["none"]
+            assert (session.status_code, own) == (401, 401)
+            assert "has%20no%20role" in where
+            form = {
+                "grant_type": "password",
+                "client_id": "enmasse",
+                "username": "alice",
+                "password": PASSWORD,
+            }
+            answer = httpx2.post(
+                f"{issuer}/protocol/openid-connect/token", data=form, trust_env=False, timeout=60
+            )
+            bearer = {"Authorization": f"Bearer {answer.json()['access_token']}"}
+            for namespace, status in (("default", 200), ("other", 403)):
+                path = f"{origin}{ADDRESSES.format(namespace)}"
+                assert httpx2.get(path, headers=bearer, trust_env=False).status_code == status
