@@ -127,6 +127,16 @@ async def test_codes_need_a_token(served: Served, owner: Browser) -> None:
     assert "cannot extend itself" in refused.json()["message"]
 
 
+async def test_a_code_is_for_the_bearer_itself(served: Served) -> None:
+    await served.store.put([token_secret("tenant.x", tenant_edit="*")])
+    operator = await bearer(served, "op.x", service_admin="*")
+    headers = {"Impersonate-User": "tenant"}
+    assert (await operator.get(SESSION, headers=headers)).json()["user"] == "tenant"
+    refused = await operator.post("/console/codes", json={}, headers=headers)
+    assert refused.status_code == 403
+    assert len(served.store.list("Secret", TOKENS_NAMESPACE)) == 2
+
+
 @pytest.mark.parametrize("given", [None, "wrong", "é"])
 async def test_a_change_without_the_csrf_token_is_refused(
     owner: Browser, given: str | None

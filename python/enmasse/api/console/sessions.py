@@ -15,6 +15,7 @@ from enmasse.api.access.identification import (
     cookie_name,
     origin_problem,
 )
+from enmasse.api.access.impersonation import Impersonating
 from enmasse.api.access.reviews import CALLER
 from enmasse.api.console.paths import LOGIN, OIDC_START
 from enmasse.api.http.bodies import object_body
@@ -68,7 +69,11 @@ class SessionPages:
         """Return a one-time code for the bearer of a token."""
         if SESSION in request.scope:
             raise Denied(Code.ACCESS_DENIED, "a session cannot extend itself; send a token")
-        identity = self._sessions.identity_of(request.scope[CALLER])
+        caller = request.scope[CALLER]
+        if isinstance(caller, Impersonating):
+            # A session would have all rights of the other user, not only the common ones.
+            raise Denied(Code.ACCESS_DENIED, "a code is for the bearer itself; omit Impersonate-*")
+        identity = self._sessions.identity_of(caller)
         if identity is None:
             raise Denied(Code.LOGIN_REFUSED, "the token has been deleted")
         code, expires = await self._sessions.issue_code(identity)
