@@ -13,7 +13,12 @@ from functools import partial
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from enmasse.api.access.identification import SESSION, Identification, Identified
+from enmasse.api.access.identification import (
+    SESSION,
+    Identification,
+    Identified,
+    InSession,
+)
 from enmasse.api.access.impersonation import Impersonating, acting
 from enmasse.api.access.reviews import CALLER, STILL, forbidden
 from enmasse.api.console.paths import is_console, is_public
@@ -78,14 +83,14 @@ class Guard:
         if (error := await self._refusal(scope, headers)) is not None:
             await error_response(error, error.context)(scope, receive, send)
             return
-        who = scope.get(WHO, "")
-        self._running[who] += 1
+        counted = _counted(scope)
+        self._running[counted] += 1
         try:
             await self._app(scope, _bounded(receive), send)
         finally:
-            self._running[who] -= 1
-            if not self._running[who]:
-                del self._running[who]
+            self._running[counted] -= 1
+            if not self._running[counted]:
+                del self._running[counted]
 
     async def _refusal(self, scope: Scope, headers: Headers) -> EnMasseError | None:
         """Return the refusal of a request, or None. Cheap and public checks come first."""
@@ -101,7 +106,7 @@ class Guard:
                 " --https-port, or start the platform with --insecure",
             )
         if is_public(scope["method"], path):
-            return self._limit_reached(None)
+            return self._limit_reached(scope, None)
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
         try:
             identified = await self._identification.of(scope, headers)
@@ -109,7 +114,7 @@ class Guard:
         except EnMasseError as error:
             return error
         if identified is None or caller is None:
-            return self._limit_reached(None) if open_here else _unknown()
+            return self._limit_reached(scope, None) if open_here else _unknown()
         asked = attributes_of(scope)
         by = caller.by if isinstance(caller, Impersonating) else caller
         scope[WHO], scope[CALLER] = by.name, caller
@@ -121,7 +126,7 @@ class Guard:
         scope[STILL] = lambda: (now := self._present(identified, headers)) and now.may(asked)
         if not open_here and not is_console(path) and not caller.may(asked):
             return forbidden(caller, asked)
-        return self._limit_reached(caller)
+        return self._limit_reached(scope, caller)
 
     def _unfit(self, scope: Scope, headers: Headers) -> EnMasseError | None:
         """Return the refusal of a request for another host, or with a body above the limit."""
@@ -148,12 +153,12 @@ class Guard:
         now = identified.still()
         return acting(now, headers, self._callers) if now is not None else None
 
-    def _limit_reached(self, caller: Caller | None) -> EnMasseError | None:
+    def _limit_reached(self, scope: Scope, caller: Caller | None) -> EnMasseError | None:
         """Return the refusal if the limit of concurrent requests is reached, or None."""
         running, room, whose = self._running.total(), REQUESTS_MAX, ""
         if caller is not OWNER_CALLER:
             room -= RESERVED
-            of_one = self._running[caller.name if caller else ""]
+            of_one = self._running[_counted(scope)]
             if of_one >= REQUESTS_OF_ONE_MAX:
                 running, room, whose = of_one, REQUESTS_OF_ONE_MAX, " of this token"
         if running < room:
@@ -168,6 +173,12 @@ class Guard:
         name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host
         name = name.partition(":")[0] if name.count(":") == 1 else name
         return name.lower() in self._hosts or _is_address(name)
+
+
+def _counted(scope: Scope) -> str:
+    """Return who a request counts for: each session of a person for itself."""
+    within: InSession | None = scope.get(SESSION)
+    return within.record.key.name if within is not None else str(scope.get(WHO, ""))
 
 
 def _unknown() -> Denied:
