@@ -1,8 +1,9 @@
 """An engine without a node, and what a node says of its certificate."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from enmasse.auth import authority as signing
 from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
@@ -37,6 +38,7 @@ class FakeEngine:
         self.statistics: list[AddressStatistics] = []
         self.carried: list[SpaceStatistics] = []
         self.open: list[Connection] = []
+        self.traced_frames: list[str] = []
         self.attached: list[LinkStatistics] = []
         self.troubled: str | None = None
         self.traced: dict[int, bool] = {}
@@ -115,6 +117,11 @@ class FakeEngine:
         if all(one.id != connection for one in self.open):
             raise Missing(Code.CONNECTION_MISSING, f"connection {connection} not found")
         self.traced[connection] = on
+
+    async def frames(self, connection: int) -> AsyncGenerator[Mapping[str, Any], None]:
+        for frame in self.traced_frames:
+            yield {"event": "trace", "connection": connection, "direction": "in", "frames": frame}
+        await asyncio.Event().wait()
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
         """Give the answers it was told to give, one after the other."""

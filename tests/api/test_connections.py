@@ -88,3 +88,23 @@ async def test_only_an_editor_closes_a_connection(connected: Served) -> None:
     assert (await editor.delete(f"{MINE}/1")).status_code == 200
     assert [one.id for one in connected.engine.open] == [2, 3, 4]
     assert (await editor.delete(f"{MINE}/1")).status_code == 404
+
+
+async def test_a_trace_is_read_in_the_page_and_bounded(connected: Served) -> None:
+    connected.engine.traced_frames = ["open", "begin", "attach"]
+    path = f"{MINE}/1/trace"
+    viewer = await bearer(connected, "view.x", tenant_view="default")
+    assert (await viewer.get(path)).status_code == 403
+    editor = await bearer(connected, "edit.x", tenant_edit="default")
+    answer = await editor.get(path, params={"frames": 2, "follow": "true"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.split("\n\n")
+    assert [one.partition("data: ")[2] for one in events if one.startswith("event: frame")] == [
+        '{"atMs": null, "direction": "in", "frames": "open"}',
+        '{"atMs": null, "direction": "in", "frames": "begin"}',
+    ]
+    assert 'event: end\ndata: {"reason": "frames"}' in answer.text
+    ended = await editor.get(path, params={"seconds": 1})
+    assert ended.text.count("event: frame") == 3
+    assert '{"reason": "seconds"}' in ended.text
+    assert (await editor.get(f"{MINE}/3/trace")).status_code == 404

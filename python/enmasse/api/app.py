@@ -188,6 +188,7 @@ def _connections(platform: Platform) -> list[Route]:
     return [
         Route(f"{inside}/connections", pages.several),
         Route(f"{inside}/connections/{{id}}", pages.one, methods=["GET", "DELETE"]),
+        Route(f"{inside}/connections/{{id}}/trace", pages.trace),
         Route(f"{inside}/addresses/{{name}}/links", pages.links),
         Route(f"{inside}/addressspaces/{{name}}/accessreviews", review, methods=["POST"]),
     ]

@@ -4,12 +4,16 @@ A connection belongs to the namespace of its address space. Rates cover the time
 listing, as far as that is recent; the node counts only totals.
 """
 
-from collections.abc import Sequence
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from enmasse.api.access.reviews import while_allowed
 from enmasse.api.messages.send import address_of
 from enmasse.api.platform import Platform
 from enmasse.api.resources.queries import number
@@ -22,6 +26,14 @@ PAGE_MAX = 500
 
 WINDOW_MIN_S, WINDOW_MAX_S = 1.0, 60.0
 TRANSPORTS_OVER_TLS = ("amqps", "mqtts", "wss")
+
+TRACE_FRAMES, TRACE_FRAMES_MAX = 200, 1000
+"""Frames of a trace: default and maximum."""
+
+TRACE_S, TRACE_MAX_S = 30, 120
+"""Duration of a trace in seconds: default and maximum."""
+
+_FRAME_MEMBERS = ("atMs", "direction", "frames")
 
 Document = dict[str, Any]
 
@@ -102,6 +114,31 @@ class ConnectionPages:
         names = self._names(request.path_params["namespace"])
         shown = self._shown(connection)
         return JSONResponse(shown | {"links": [_link(one, connection, names) for one in links]})
+
+    async def trace(self, request: Request) -> Response:
+        """The next frames of a connection as server-sent events, without payloads and secrets."""
+        connection, query = await self._named(request), request.query_params
+        frames = min(number(query, "frames") or TRACE_FRAMES, TRACE_FRAMES_MAX)
+        seconds = min(number(query, "seconds") or TRACE_S, TRACE_MAX_S)
+        lines = while_allowed(request, self._frames(connection.id, frames, seconds))
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+
+    async def _frames(self, connection: int, count: int, seconds: int) -> AsyncIterator[str]:
+        yield ": tracing\n\n"
+        ends = asyncio.get_running_loop().time() + seconds
+        reason = "frames"
+        # Closed here, so that the trace ends with its reader.
+        async with aclosing(self._platform.engine.frames(connection)) as traced:
+            try:
+                for _ in range(count):
+                    async with asyncio.timeout_at(ends):
+                        event = await anext(traced)
+                    data = json.dumps({name: event.get(name) for name in _FRAME_MEMBERS})
+                    yield f"event: frame\ndata: {data}\n\n"
+            except TimeoutError:
+                reason = "seconds"
+        yield f'event: end\ndata: {{"reason": "{reason}"}}\n\n'
 
     async def links(self, request: Request) -> Response:
         """The links at an address."""

@@ -107,6 +107,7 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
         Rule(READ + WRITE, "", ("secrets",)),
         Rule(("create",), GROUP, _OPERATIONS),
         Rule(("delete",), GROUP, ("connections",)),
+        Rule(("get", "watch"), GROUP, ("connections/trace",)),
         *_SEEN,
     ),
     "tenant-view": _SEEN,

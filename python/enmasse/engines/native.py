@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from enmasse.base.errors import Code, EnMasseError, Missing
 from enmasse.client import connect_within
 from enmasse.engines.canary import UIDS, Canary
 from enmasse.engines.protocol import (
+    FRAMES_WAITING_MAX,
     LINKS_MAX,
     AddressStatistics,
     Connection,
@@ -90,6 +91,12 @@ class NativeEngine:
         self._calling = asyncio.Lock()
         self._bounds = {kind: Bounded(self._clock, WARNINGS_A_SECOND) for kind in WARNINGS}
         self._canary = Canary(node, self._clock)
+        self._readers: dict[int, set[asyncio.Queue[Mapping[str, Any]]]] = {}
+        """Readers of traces by connection."""
+
+        self._logged: set[int] = set()
+        """Connections whose traces are logged."""
+
         self._usage: tuple[str, Sequence[SpaceStatistics]] = "", ()
         """The last report of the node about its spaces, and its parsed form."""
 
@@ -156,6 +163,23 @@ class NativeEngine:
         if all(one.id != connection for one in await self.connections()):
             raise _no_connection(connection)
         self._node.trace(connection, on=on)
+        (self._logged.add if on else self._logged.discard)(connection)
+
+    async def frames(self, connection: int) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Trace a connection for one reader."""
+        waiting: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(FRAMES_WAITING_MAX)
+        readers = self._readers.setdefault(connection, set())
+        readers.add(waiting)
+        self._node.trace(connection, on=True)
+        try:
+            while True:
+                yield await waiting.get()
+        finally:
+            readers.discard(waiting)
+            if not readers:
+                self._readers.pop(connection, None)
+                if connection not in self._logged:
+                    self._node.trace(connection, on=False)
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
         """Run one slice of an operation on the messages of an address."""
@@ -270,12 +294,23 @@ class NativeEngine:
                 await some.wait()
                 some.clear()
                 for event in self._node.events(EVENTS_PER_TURN):
+                    if event["event"] == "trace" and self._read(event):
+                        continue
                     if (reported := self._bounded(event)) is not None:
                         log_event(reported)
                     for one in receivers:
                         one(event)
         finally:
             loop.remove_reader(self._node.event_fd())
+
+    def _read(self, event: Mapping[str, Any]) -> bool:
+        """Pass a traced frame to its readers; return whether it is not for the log."""
+        connection = event.get("connection")
+        readers = self._readers.get(connection, ()) if connection is not None else ()
+        for waiting in readers:
+            if not waiting.full():
+                waiting.put_nowait(event)
+        return bool(readers) and connection not in self._logged
 
     def _bounded(self, event: dict[str, Any]) -> dict[str, Any] | None:
         """Return the logged form of an event; None if the rate limit of its kind is exceeded."""

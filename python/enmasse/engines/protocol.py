@@ -1,9 +1,9 @@
 """The interface of engines, and their reports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from enmasse.messaging import Message, Session
 from enmasse.plan import Plan
@@ -14,6 +14,9 @@ SLICE_MESSAGES_MAX = 1000
 PEEK_BYTES_MAX = 65_536
 """Maximum size of a message that is shown; a larger one is shown without its body."""
 
+
+FRAMES_WAITING_MAX = 1000
+"""Maximum traced frames that wait for their reader."""
 
 LINKS_MAX = 1000
 """Maximum links of one answer."""
@@ -402,6 +405,13 @@ class Engine(Protocol):
         """Start or stop logging the frames of one connection. Payloads are excluded.
 
         Raises: Missing if the connection does not exist.
+        """
+
+    def frames(self, connection: int) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Trace a connection while the result is iterated, without the log.
+
+        Yields events `trace` of `_native.pyi`, without end, and without payloads. A slow reader
+        misses frames beyond FRAMES_WAITING_MAX.
         """
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:

@@ -1,6 +1,7 @@
 """The engine of a stand-by process: a proxy that has no engine until the process leads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 from enmasse.base.errors import Code, Unavailable
 from enmasse.engines.protocol import (
@@ -86,6 +87,10 @@ class Standby:
     async def trace(self, connection: int, *, on: bool) -> None:
         """Switch a connection's trace. Raises: Unavailable while standing by."""
         await self._leading().trace(connection, on=on)
+
+    def frames(self, connection: int) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Trace a connection. Raises: Unavailable while standing by."""
+        return self._leading().frames(connection)
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
         """Run a slice of an operation. Raises: Unavailable while standing by."""
