@@ -1,12 +1,11 @@
 """Retained messages and wills of a platform process."""
 
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mqtt_client import V311, Device, device, device_at, publish_properties
+from mqtt_client import V311, cut, device, device_at, publish_properties
 from platform_process import Platform, Start, running
 from proton_client import address, connected, document
 
@@ -106,13 +105,6 @@ def test_retained_messages_survive_a_kill(tmp_path: Path) -> None:
         assert kept(platform, "sensors/kept") == [("sensors/kept", b"x")]
 
 
-def cut(client: Device) -> None:
-    """Break the connection off, without a DISCONNECT."""
-    raw = client.client.socket()
-    assert raw is not None
-    raw.shutdown(socket.SHUT_RDWR)
-
-
 def test_will_is_published_when_the_connection_breaks_off(served: Platform) -> None:
     with device_at(served) as watcher, connected(served) as connection:
         watcher.subscribe("sensors/wills/+", 1)
@@ -120,7 +112,6 @@ def test_will_is_published_when_the_connection_breaks_off(served: Platform) -> N
         one = device()
         one.client.will_set("sensors/wills/one", "gone", qos=1, retain=True)
         one.connect(served)
-        one.client.loop_stop()
         cut(one)
         message = watcher.message()
         assert (message.topic, message.payload, message.qos) == ("sensors/wills/one", b"gone", 1)

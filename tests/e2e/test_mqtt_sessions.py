@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from proton import Message
 
-from mqtt_client import V5, V311, device, device_at
+from mqtt_client import V5, V311, Device, cut, device, device_at
 from platform_process import Platform, Start, running
 from proton_client import address, connected, document, send
 
@@ -119,3 +121,77 @@ def test_shared_subscription_divides_messages(served: Platform) -> None:
         while len(found) < 20:
             found += [int(payload) for payload in (*one.waiting(), *other.waiting())]
         assert sorted(found) == list(range(20))
+
+
+def willing(platform: Platform, name: str, delay_s: int, kept_s: int) -> Device:
+    """A connected client with a delayed will."""
+    one = device(name, kept_s=kept_s)
+    properties = Properties(PacketTypes.WILLMESSAGE)
+    properties.WillDelayInterval = delay_s
+    one.client.will_set(f"alarms/{name}", "gone", qos=1, properties=properties)
+    one.connect(platform)
+    return one
+
+
+def test_delayed_will_is_published_unless_its_client_returns(served: Platform) -> None:
+    with device_at(served) as watcher:
+        watcher.subscribe("alarms/+", 1)
+        first = willing(served, "first", 1, 60)
+        cut(first)
+        second = willing(served, "second", 1, 60)
+        cut(second)
+        with device_at(served, "second", kept_s=60) as again:
+            assert again.session_present
+            assert watcher.take(1) == [("alarms/first", b"gone")]
+            assert watcher.nothing_more(1.5)
+
+
+def test_session_ends_with_its_expiry_and_publishes_its_will(served: Platform) -> None:
+    with device_at(served) as watcher:
+        watcher.subscribe("alarms/+", 1)
+        one = willing(served, "short", 30, 1)
+        one.subscribe("sensors/+", 1)
+        cut(one)
+        assert watcher.take(1) == [("alarms/short", b"gone")]
+    with device_at(served, "short", kept_s=60) as again:
+        assert not again.session_present
+
+
+def test_will_is_published_after_a_crash_of_the_platform(tmp_path: Path) -> None:
+    path = document(tmp_path, *ADDRESSES)
+    with running(tmp_path / "data", "-f", str(path)) as platform:
+        with device_at(platform, "watcher", kept_s=600) as watcher:
+            watcher.subscribe("alarms/+", 1)
+        one = device("victim")
+        one.client.will_set("alarms/victim", "gone", qos=1)
+        one.connect(platform)
+        other = device("polite")
+        other.client.will_set("alarms/polite", "gone", qos=1)
+        other.connect(platform)
+        other.client.disconnect()
+        other.client.loop_stop()
+        one.client.loop_stop()
+        platform.kill()
+    with running(tmp_path / "data") as platform:
+        with device_at(platform, "watcher", kept_s=600) as watcher:
+            assert watcher.take(1) == [("alarms/victim", b"gone")]
+            assert watcher.nothing_more()
+
+
+def test_exactly_once_publication_continues_after_its_connection_broke_off(
+    served: Platform,
+) -> None:
+    with device_at(served) as watcher:
+        watcher.subscribe("sensors/+", 2)
+        one = device("exact", kept_s=60)
+        one.connect(served)
+        for number in range(20):
+            one.send(f"sensors/{number}", str(number), 2)
+        cut(one)
+        one.client.reconnect()
+        one.client.loop_start()
+        numbers = [int(payload) for _, payload in watcher.take(20)]
+        assert numbers == sorted(set(numbers))
+        assert watcher.nothing_more()
+        one.client.disconnect()
+        one.client.loop_stop()

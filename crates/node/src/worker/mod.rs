@@ -9,6 +9,7 @@
 //! writes output and closes, `mail` runs commands. This file has the order of the steps.
 
 mod mail;
+mod mqtt_trace;
 mod reading;
 #[cfg(test)]
 mod tests;

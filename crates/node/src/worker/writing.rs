@@ -9,9 +9,9 @@
 //! would reset the connection, and the peer might not receive the error.
 
 use enmasse_amqp::time::Time;
-use enmasse_router::shard::{ConnId, ConnectionWork, OUTPUT_LOW_BYTES};
+use enmasse_router::shard::{ConnId, ConnectionWork, OUTPUT_LOW_BYTES, Protocol};
 
-use super::Worker;
+use super::{Worker, mqtt_trace};
 use crate::events::{EventKind, NodeEvent};
 use crate::read_scheduler::cost_of_nanos;
 use crate::socket::{Phase, Socket};
@@ -168,8 +168,13 @@ impl Worker {
 
     /// Traces frames, if tracing is on for the connection.
     pub(super) fn trace(&self, key: u32, direction: &'static str, bytes: &[u8]) {
-        if self.sockets[key as usize].details.traced.is_some() && !bytes.is_empty() {
-            self.emit_event(key, EventKind::Trace { direction, frames: enmasse_amqp::codec::describe(bytes) });
+        let details = &self.sockets[key as usize].details;
+        if details.traced.is_some() && !bytes.is_empty() {
+            let frames = match details.protocol {
+                Protocol::Amqp => enmasse_amqp::codec::describe(bytes),
+                Protocol::Mqtt => mqtt_trace::describe(bytes),
+            };
+            self.emit_event(key, EventKind::Trace { direction, frames });
         }
     }
 

@@ -5,6 +5,7 @@
 //! Whatever one protocol has and the other lacks travels as a message annotation, or as a user
 //! property whose name begins with `amqp.`, so that it returns unchanged.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use enmasse_amqp::codec::{decode_message, encode_message};
@@ -12,10 +13,13 @@ use enmasse_amqp::types::{Body, Fields, Header, Message, MessageId, Properties, 
 use enmasse_mqtt::codec::{Property, PropertyBuffer, PublishProperties, QoS, SubscriptionIds};
 use enmasse_mqtt::connection::Incoming;
 use enmasse_mqtt::topic::is_topic_name;
+use smallvec::{SmallVec, smallvec};
+
+use super::plain;
 
 /// Message annotation: the QoS with which a client of MQTT has published the message (ubyte). The
 /// original's name.
-const QOS: &str = "x-opt-mqtt-qos";
+pub(super) const QOS: &str = "x-opt-mqtt-qos";
 /// Message annotation: the message is to be kept as the retained one of its topic (boolean). The
 /// original's name.
 pub(super) const RETAIN: &str = "x-opt-retain-message";
@@ -39,6 +43,9 @@ const FIELD_BYTES_MAX: usize = 65_535;
 /// Appends the AMQP sections of a message.
 pub(super) fn encode(out: &mut Vec<u8>, publish: &Incoming<'_>) {
     let properties = &publish.properties;
+    if *properties == PublishProperties::default() && !publish.retain {
+        return plain::encode(out, &publish.topic, publish.qos, publish.payload);
+    }
     let mut message = Message {
         header: Some(Header {
             durable: publish.qos != QoS::AtMostOnce,
@@ -109,12 +116,12 @@ fn correlation_id(data: &[u8]) -> MessageId {
 }
 
 /// A message on its way to a client of MQTT.
-#[derive(Debug, Default)]
-pub(super) struct Outbound {
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Outbound<'a> {
     /// the QoS with which it was published
     pub(super) qos: QoS,
     /// `to`, if a topic may have that name
-    pub(super) topic: Option<String>,
+    pub(super) topic: Option<Cow<'a, str>>,
     /// its publisher has set RETAIN
     pub(super) retain: bool,
     pub(super) expiry_s: Option<u32>,
@@ -124,14 +131,18 @@ pub(super) struct Outbound {
     pub(super) correlation_data: Option<Vec<u8>>,
     pub(super) user: PropertyBuffer,
     /// its parts
-    pub(super) payload: Vec<Vec<u8>>,
+    pub(super) payload: SmallVec<[Cow<'a, [u8]>; 1]>,
 }
 
 /// Decodes AMQP sections. Bytes that are no message become the payload: direct addresses carry
 /// them unread.
-pub(super) fn decode(sections: &[u8]) -> Outbound {
+pub(super) fn decode(sections: &[u8]) -> Outbound<'_> {
+    plain::decode(sections).unwrap_or_else(|| decode_any(sections))
+}
+
+fn decode_any(sections: &[u8]) -> Outbound<'_> {
     let Ok(message) = decode_message(sections) else {
-        return Outbound { payload: vec![sections.to_vec()], ..Outbound::default() };
+        return Outbound { payload: smallvec![Cow::Borrowed(sections)], ..Outbound::default() };
     };
     let header = message.header.unwrap_or_default();
     let annotation = |name: &str| value_of(&message.message_annotations, name);
@@ -172,9 +183,9 @@ fn value_of<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
     fields.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value)
 }
 
-impl Outbound {
+impl Outbound<'_> {
     /// The properties of its PUBLISH, with the identifiers of the subscriptions that match.
-    pub(super) fn properties<'a>(&'a self, subscription_ids: &'a [u32]) -> PublishProperties<'a> {
+    pub(super) fn properties<'b>(&'b self, subscription_ids: &'b [u32]) -> PublishProperties<'b> {
         PublishProperties {
             payload_is_text: self.payload_is_text,
             message_expiry_s: self.expiry_s,
@@ -191,7 +202,7 @@ impl Outbound {
     }
 
     fn take_properties(&mut self, properties: Properties) {
-        self.topic = properties.to.filter(|to| is_topic_name(to));
+        self.topic = properties.to.filter(|to| is_topic_name(to)).map(Cow::Owned);
         match properties.reply_to {
             Some(reply_to) if is_topic_name(&reply_to) => self.response_topic = Some(reply_to),
             Some(reply_to) => self.add_user(REPLY_TO, &reply_to),
@@ -226,13 +237,13 @@ impl Outbound {
 
     fn take_body(&mut self, body: Body) {
         match body {
-            Body::Data(parts) => self.payload = parts,
-            Body::Value(Value::Binary(bytes)) => self.payload = vec![bytes],
+            Body::Data(parts) => self.payload = parts.into_iter().map(Cow::Owned).collect(),
+            Body::Value(Value::Binary(bytes)) => self.payload = smallvec![Cow::Owned(bytes)],
             Body::Value(Value::Null) | Body::Empty => {}
             Body::Value(value @ (Value::List(_) | Value::Map(_) | Value::Array(_))) => self.take_json(&value),
             Body::Value(value) => {
                 self.payload_is_text = true;
-                self.payload = vec![text_of(&value).into_bytes()];
+                self.payload = smallvec![Cow::Owned(text_of(&value).into_bytes())];
             }
             Body::Sequence(sections) => self.take_json(&Value::List(sections.into_iter().flatten().collect())),
         }
@@ -241,7 +252,7 @@ impl Outbound {
     fn take_json(&mut self, value: &Value) {
         self.payload_is_text = true;
         self.content_type.get_or_insert_with(|| "application/json".to_owned());
-        self.payload = vec![json_of(value).to_string().into_bytes()];
+        self.payload = smallvec![Cow::Owned(json_of(value).to_string().into_bytes())];
     }
 }
 
@@ -314,4 +325,102 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use enmasse_mqtt::connection::TopicName;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn publish<'a>(topic: &'a str, qos: QoS, payload: &'a [u8]) -> Incoming<'a> {
+        let (topic, properties) = (TopicName::Named(topic), PublishProperties::default());
+        Incoming { topic, dup: false, qos, retain: false, packet_id: None, properties, payload }
+    }
+
+    /// The sections of a message, by the encoder of the standard.
+    fn standard(publish: &Incoming<'_>) -> Vec<u8> {
+        let durable = publish.qos != QoS::AtMostOnce;
+        let message = Message {
+            header: durable.then(|| Header { durable, ..Header::default() }),
+            message_annotations: vec![(Symbol::constant(QOS), Value::Ubyte(publish.qos as u8))],
+            properties: Some(Properties { to: Some(publish.topic.to_string()), ..Properties::default() }),
+            body: Body::Data(vec![publish.payload.to_vec()]),
+            ..Message::default()
+        };
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, &message);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn plain_message_is_encoded_and_decoded_like_any_other(
+            topic in "[a-z/]{1,300}",
+            qos in 0_u8..3,
+            payload in prop::collection::vec(any::<u8>(), 0..600),
+        ) {
+            let publish = publish(&topic, QoS::from_bits(qos).unwrap(), &payload);
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &publish);
+            prop_assert_eq!(&bytes, &standard(&publish));
+            prop_assert_eq!(plain::decode(&bytes), Some(decode_any(&bytes)));
+        }
+
+        #[test]
+        fn message_that_is_not_plain_is_left_to_the_general_decoder(
+            subject in prop::option::of("[a-z]{1,9}"),
+            ttl in prop::option::of(any::<u32>()),
+            count in 0_u32..3,
+            value in any::<bool>(),
+        ) {
+            let body = if value { Body::Value(Value::Uint(7)) } else { Body::Data(vec![b"x".to_vec()]) };
+            let message = Message {
+                header: Some(Header { ttl, delivery_count: count, ..Header::default() }),
+                properties: Some(Properties { to: Some("a".to_owned()), subject, ..Properties::default() }),
+                body,
+                ..Message::default()
+            };
+            let mut bytes = Vec::new();
+            encode_message(&mut bytes, &message);
+            if let Some(found) = plain::decode(&bytes) {
+                prop_assert_eq!(found, decode_any(&bytes));
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn properties_of_mqtt_return_unchanged() {
+        let mut user = PropertyBuffer::default();
+        for (name, value) in [("unit", "C"), ("amqp.subject", "reading"), ("unit", "F")] {
+            user.push(Property::User(name, value)).unwrap();
+        }
+        let properties = PublishProperties {
+            payload_is_text: true,
+            message_expiry_s: Some(60),
+            response_topic: Some("replies/1"),
+            correlation_data: Some(b"\x00\x01"),
+            content_type: Some("text/plain; charset=\u{fc}"),
+            user: user.as_user(),
+            ..PublishProperties::default()
+        };
+        let publish = Incoming { retain: true, properties, ..publish("a/b", QoS::ExactlyOnce, b"x") };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, &publish);
+        let found = decode(&bytes);
+        assert_eq!((found.qos, found.topic.as_deref(), found.retain), (QoS::ExactlyOnce, Some("a/b"), true));
+        let told = found.properties(&[]);
+        assert_eq!((told.payload_is_text, told.message_expiry_s), (true, Some(60)));
+        assert_eq!((told.response_topic, told.correlation_data), (Some("replies/1"), Some(&b"\x00\x01"[..])));
+        assert_eq!(told.content_type, publish.properties.content_type);
+        let mut pairs: Vec<_> = told.user.iter().collect();
+        pairs.sort_unstable();
+        assert_eq!(pairs, [("amqp.subject", "reading"), ("unit", "C"), ("unit", "F")]);
+    }
 }

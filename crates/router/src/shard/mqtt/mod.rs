@@ -18,6 +18,7 @@ mod codes;
 mod input;
 mod login;
 mod message;
+mod plain;
 mod retained;
 mod sending;
 mod sessions;

@@ -145,10 +145,10 @@ impl Mqtt {
             return Fate::Done;
         }
         let message = message::decode(sections);
-        if message.payload.iter().all(Vec::is_empty) {
+        if message.payload.iter().all(|part| part.is_empty()) {
             return Fate::Done;
         }
-        let payload: Vec<&[u8]> = message.payload.iter().map(Vec::as_slice).collect();
+        let payload: Vec<&[u8]> = message.payload.iter().map(|part| &**part).collect();
         for filter in matching {
             let Some(state) = self.filters.get(&filter) else { continue };
             let qos = message.qos.min(state.options.qos);

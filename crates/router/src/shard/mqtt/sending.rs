@@ -5,6 +5,8 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_mqtt::codec::QoS;
 use enmasse_mqtt::connection::{Outgoing, SendError};
 
+use smallvec::SmallVec;
+
 use super::message::{self, Outbound};
 use super::{CREDIT, FIRST_SUBSCRIPTION, Mqtt, RECORD, RETAINED};
 use crate::core::Delivery;
@@ -88,7 +90,7 @@ impl Mqtt {
             return Fate::Done;
         }
         let qos = message.qos.min(filter.options.qos);
-        let payload: Vec<&[u8]> = message.payload.iter().map(Vec::as_slice).collect();
+        let payload: SmallVec<[&[u8]; 1]> = message.payload.iter().map(|part| &**part).collect();
         let outgoing = Outgoing {
             topic,
             qos,
@@ -120,7 +122,7 @@ impl Mqtt {
 
 /// The topic of a message: its `to`, if that is a name of the address; else the exact name that the
 /// client has subscribed, else the name of the address.
-fn topic_of<'a>(message: &'a Outbound, address: &'a str, covers_below: bool, filter: &'a str) -> &'a str {
+fn topic_of<'a>(message: &'a Outbound<'_>, address: &'a str, covers_below: bool, filter: &'a str) -> &'a str {
     let belongs = |to: &str| {
         let below = || to.strip_prefix(address).is_some_and(|rest| rest.starts_with('/'));
         to == address || covers_below && (address == "#" || below())

@@ -145,7 +145,8 @@ impl Mqtt {
         if delivery.more {
             return Fate::Pending;
         }
-        let message = message::decode(&std::mem::take(&mut session.parts));
+        let parts = std::mem::take(&mut session.parts);
+        let message = message::decode(&parts);
         let Ok(found) = Session::decode(&message.payload.concat()) else { return Fate::Done };
         session.found = Some(found);
         session.superseded.append(&mut session.tokens);
