@@ -63,8 +63,6 @@ pub struct MqttStorage {
     pub retained_messages: u64,
     /// most bytes of retained messages
     pub retained_bytes: u64,
-    /// most sessions that outlive their connections
-    pub sessions: u64,
     /// longest time that a session is kept without a connection, in seconds
     pub session_expiry_s: u32,
 }

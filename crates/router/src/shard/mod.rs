@@ -31,6 +31,7 @@ mod login;
 mod machine;
 mod management;
 mod mqtt;
+mod mqtt_clients;
 mod names;
 mod pacing;
 mod partial_deliveries;
@@ -207,7 +208,7 @@ pub struct Shard {
     /// counter of attaches that waited for the creation of their address
     creations: u64,
     /// sessions of MQTT without a connection
-    absent: mqtt::AbsentSessions,
+    absent: mqtt_clients::AbsentSessions,
 }
 
 impl Shard {
@@ -237,7 +238,7 @@ impl Shard {
             questions: 0,
             thefts: 0,
             creations: 0,
-            absent: mqtt::AbsentSessions::default(),
+            absent: mqtt_clients::AbsentSessions::default(),
         }
     }
 

@@ -8,14 +8,14 @@ use crate::core::AddressKind;
 
 /// The answer to a PUBLISH with QoS 1 or 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) code: ReasonCode,
+pub(in crate::shard) struct Answer {
+    pub(in crate::shard) code: ReasonCode,
     /// the reason string
-    pub(super) text: Option<String>,
+    pub(in crate::shard) text: Option<String>,
 }
 
 impl Answer {
-    pub(super) const SUCCESS: Self = Self { code: ReasonCode::Success, text: None };
+    pub(in crate::shard) const SUCCESS: Self = Self { code: ReasonCode::Success, text: None };
 
     fn of(code: ReasonCode, error: Option<&Error>) -> Self {
         Self { code, text: error.and_then(|error| error.description.clone()) }
@@ -24,13 +24,13 @@ impl Answer {
     /// Whether a client of MQTT 3.x, whose acknowledgements have no codes, learns of the failure by
     /// the end of its connection (3.1.1, 3.3.5). A message that its consumer has rejected was
     /// delivered: sending it again would not help.
-    pub(super) fn closes_3x(&self) -> bool {
+    pub(in crate::shard) fn closes_3x(&self) -> bool {
         self.code.is_error() && self.code != ReasonCode::ImplementationSpecificError
     }
 }
 
 /// The code of a publication that was refused before it reached its address.
-pub(super) fn refused_publish(error: &Error) -> Answer {
+pub(in crate::shard) fn refused_publish(error: &Error) -> Answer {
     let code = match error.condition.as_str() {
         text if text == condition::NOT_FOUND.as_str() => ReasonCode::TopicNameInvalid,
         text if text == condition::UNAUTHORIZED_ACCESS.as_str() || text == condition::NOT_ALLOWED.as_str() => {
@@ -43,7 +43,7 @@ pub(super) fn refused_publish(error: &Error) -> Answer {
 }
 
 /// The code of a publication with this outcome at an address of that kind.
-pub(super) fn settled_publish(outcome: &Outcome, kind: AddressKind) -> Answer {
+pub(in crate::shard) fn settled_publish(outcome: &Outcome, kind: AddressKind) -> Answer {
     match outcome {
         Outcome::Accepted => Answer::SUCCESS,
         Outcome::Released if kind == AddressKind::Multicast => Answer::of(ReasonCode::NoMatchingSubscribers, None),
@@ -64,7 +64,7 @@ pub(super) fn settled_publish(outcome: &Outcome, kind: AddressKind) -> Answer {
 }
 
 /// The code of a subscription that was refused.
-pub(super) fn refused_subscription(error: &Error) -> ReasonCode {
+pub(in crate::shard) fn refused_subscription(error: &Error) -> ReasonCode {
     match error.condition.as_str() {
         text if text == condition::UNAUTHORIZED_ACCESS.as_str() => ReasonCode::NotAuthorized,
         text if text == condition::RESOURCE_LIMIT_EXCEEDED.as_str() => ReasonCode::QuotaExceeded,
@@ -75,7 +75,7 @@ pub(super) fn refused_subscription(error: &Error) -> ReasonCode {
 }
 
 /// The code of a login that was refused.
-pub(super) fn refused_login(code: SaslCode) -> ReasonCode {
+pub(in crate::shard) fn refused_login(code: SaslCode) -> ReasonCode {
     match code {
         SaslCode::Ok => ReasonCode::Success,
         SaslCode::Auth => ReasonCode::BadUserNameOrPassword,
@@ -85,7 +85,7 @@ pub(super) fn refused_login(code: SaslCode) -> ReasonCode {
 }
 
 /// The code with which the node ends a connection.
-pub(super) fn closed(error: &Error) -> ReasonCode {
+pub(in crate::shard) fn closed(error: &Error) -> ReasonCode {
     match error.condition.as_str() {
         text if text == condition::UNAUTHORIZED_ACCESS.as_str() => ReasonCode::NotAuthorized,
         text if text == condition::LINK_STOLEN.as_str() => ReasonCode::SessionTakenOver,

@@ -1,49 +1,33 @@
-//! CONNECT as a login (`docs/contracts.md` 4 and 5): its credentials become a SASL exchange.
-//!
-//! - user name and password: PLAIN, or OAUTHBEARER if the password is a JSON web token and the
-//!   space accepts tokens
-//! - authentication method (5.0, 4.12): that mechanism, with AUTH packets
-//! - neither: the client certificate, if there is one; else an anonymous client
+//! A login in progress, from CONNECT to CONNACK.
 
-use enmasse_amqp::types::{Open, SaslInit, Symbol};
-use enmasse_mqtt::codec::{Connect, PropertyId, ReasonCode};
 use enmasse_mqtt::session::StoredWill;
 
-use super::StepOf;
-use crate::shard::{ConnId, Shard};
-
-const PLAIN: Symbol = Symbol::constant("PLAIN");
-const OAUTHBEARER: Symbol = Symbol::constant("OAUTHBEARER");
-const EXTERNAL: Symbol = Symbol::constant("EXTERNAL");
-const ANONYMOUS: Symbol = Symbol::constant("ANONYMOUS");
-/// Random bytes of a client id that the node assigns.
-const CLIENT_ID_RANDOM: usize = 12;
+use super::steps::Step;
 
 /// A login in progress.
-pub(super) struct Login {
-    pub(super) client_id: String,
+pub(in crate::shard) struct Login {
+    pub(in crate::shard) client_id: String,
     /// the client id is the node's
-    assigned: bool,
-    pub(super) clean_start: bool,
-    pub(super) session_expiry_s: u32,
+    pub(in crate::shard) assigned: bool,
+    pub(in crate::shard) clean_start: bool,
+    pub(in crate::shard) session_expiry_s: u32,
     /// it authenticates by AUTH packets
-    enhanced: bool,
+    pub(in crate::shard) enhanced: bool,
     /// last data of an enhanced authentication
-    pub(super) data: Option<Vec<u8>>,
-    pub(super) will: Option<Box<StoredWill>>,
+    pub(in crate::shard) data: Option<Vec<u8>>,
+    pub(in crate::shard) will: Option<Box<StoredWill>>,
     /// a session was found and continues
-    pub(super) session_present: bool,
+    pub(in crate::shard) session_present: bool,
     /// the answer about its session is awaited
-    recalls: bool,
-    step: Option<StepOf>,
+    pub(in crate::shard) recalls: bool,
+    pub(in crate::shard) step: Option<Step>,
 }
 
 impl Login {
-    /// That of a visit to a session without a client.
-    pub(super) fn of_visit(client_id: String) -> Self {
+    pub(in crate::shard) fn new(client_id: String, assigned: bool) -> Self {
         Self {
             client_id,
-            assigned: false,
+            assigned,
             clean_start: false,
             session_expiry_s: 0,
             enhanced: false,
@@ -55,121 +39,47 @@ impl Login {
         }
     }
 
-    pub(super) fn is_enhanced(&self) -> bool {
+    pub(in crate::shard) fn is_enhanced(&self) -> bool {
         self.enhanced
     }
 
-    pub(super) fn assigned_client_id(&self) -> Option<&str> {
+    pub(in crate::shard) fn assigned_client_id(&self) -> Option<&str> {
         self.assigned.then_some(&*self.client_id)
     }
 
-    pub(super) fn next_step(&mut self) -> Option<StepOf> {
+    pub(in crate::shard) fn next_step(&mut self) -> Option<Step> {
         self.step.take()
     }
 
-    pub(super) fn set_step(&mut self, step: StepOf) {
-        self.recalls = matches!(step, StepOf::Recall) || self.recalls && matches!(step, StepOf::ReadRecord);
+    pub(in crate::shard) fn set_step(&mut self, step: Step) {
+        self.recalls = matches!(step, Step::Recall) || self.recalls && matches!(step, Step::ReadRecord);
         self.step = Some(step);
     }
 
     /// Whether the answer about its session is awaited.
-    pub(super) fn is_recalling(&self) -> bool {
+    pub(in crate::shard) fn is_recalling(&self) -> bool {
         self.recalls
     }
 
-    pub(super) fn has_step(&self) -> bool {
+    pub(in crate::shard) fn has_step(&self) -> bool {
         self.step.is_some()
     }
 
-    pub(super) fn respond(&mut self, response: Vec<u8>) {
-        self.step = Some(StepOf::Respond(response));
+    pub(in crate::shard) fn respond(&mut self, response: Vec<u8>) {
+        self.step = Some(Step::Respond(response));
     }
 
-    pub(super) fn authenticated(&mut self, data: Option<Vec<u8>>) {
+    pub(in crate::shard) fn authenticated(&mut self, data: Option<Vec<u8>>) {
         self.data = data;
-        self.step = Some(StepOf::Open);
+        self.step = Some(Step::Open);
     }
 
-    pub(super) fn opened(&mut self) {
-        self.step = Some(StepOf::Register);
-    }
-}
-
-/// Whether a password is a JSON web token: three parts, of which the first is an encoded object.
-fn is_token(password: &str) -> bool {
-    password.starts_with("eyJ") && password.split('.').count() == 3
-}
-
-impl Shard {
-    /// Begins the login of a client.
-    pub(super) fn connect_mqtt(&mut self, id: ConnId, connect: &Connect<'_>) {
-        let assigned = connect.client_id.is_empty();
-        let client_id = if assigned { self.new_client_id() } else { connect.client_id.to_owned() };
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let Some(mqtt) = conn.machine.mqtt_mut() else { return };
-        let method = connect.properties.text(PropertyId::AuthenticationMethod);
-        mqtt.login = Some(Box::new(Login {
-            client_id,
-            assigned,
-            clean_start: connect.clean_start,
-            session_expiry_s: connect.session_expiry_s(),
-            enhanced: method.is_some(),
-            data: None,
-            will: connect.will.as_ref().map(|will| Box::new(StoredWill::from_connect(will))),
-            session_present: false,
-            recalls: false,
-            step: None,
-        }));
-        let Some(handshake) = &conn.handshake else { return };
-        let offered = handshake.mechanisms();
-        let init = match (method, connect.user, connect.password) {
-            (Some(method), ..) if offered.iter().any(|one| one.as_str() == method) => {
-                let data = connect.properties.binary(PropertyId::AuthenticationData);
-                Some((Symbol::from(method), data.unwrap_or_default().to_vec()))
-            }
-            (Some(_), ..) => return mqtt.refuse_login(ReasonCode::BadAuthenticationMethod),
-            (None, Some(user), password) => {
-                // Passwords are text, as in SASL (RFC 4616): other bytes are a wrong password.
-                let password = std::str::from_utf8(password.unwrap_or_default()).unwrap_or("\u{fffd}");
-                Some(credentials(user, password, offered.contains(&OAUTHBEARER)))
-            }
-            (None, None, _) if offered.contains(&EXTERNAL) => Some((EXTERNAL, Vec::new())),
-            (None, None, _) if handshake.is_optional() => None,
-            (None, None, _) => Some((ANONYMOUS, Vec::new())),
-        };
-        match init {
-            Some((mechanism, response)) => {
-                self.sasl_init(id, &SaslInit { mechanism, initial_response: Some(response), hostname: None });
-            }
-            None => {
-                if let Some(login) = &mut mqtt.login {
-                    login.authenticated(None);
-                }
-            }
-        }
+    pub(in crate::shard) fn opened(&mut self) {
+        self.step = Some(Step::Register);
     }
 
-    fn new_client_id(&mut self) -> String {
-        let mut random = [0; CLIENT_ID_RANDOM];
-        (self.entropy)(&mut random);
-        random.iter().fold("auto-".to_owned(), |id, byte| id + &format!("{byte:02x}"))
+    /// The link to the record of its session is attached.
+    pub(in crate::shard) fn record_accepted(&mut self) {
+        self.set_step(if self.is_recalling() { Step::ReadRecord } else { Step::StoreRecord });
     }
-
-    /// The client is authenticated: its space is found, and its client id is its container.
-    pub(super) fn open_mqtt(&mut self, id: ConnId) {
-        let login = self.fabric.conns.get(id.key()).and_then(|conn| conn.machine.mqtt()?.login.as_ref());
-        let Some(login) = login else { return };
-        let open = Open { container_id: login.client_id.clone(), ..Open::default() };
-        self.opened(id, &open);
-    }
-}
-
-/// The mechanism and the first message of a user name and password.
-fn credentials(user: &str, password: &str, takes_tokens: bool) -> (Symbol, Vec<u8>) {
-    if takes_tokens && is_token(password) {
-        // RFC 7628, 3.1: `=` and `,` of the name are escaped.
-        let user = user.replace('=', "=3D").replace(',', "=2C");
-        return (OAUTHBEARER, format!("n,a={user},\u{1}auth=Bearer {password}\u{1}\u{1}").into_bytes());
-    }
-    (PLAIN, format!("\0{user}\0{password}").into_bytes())
 }

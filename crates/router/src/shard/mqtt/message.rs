@@ -10,19 +10,17 @@ use std::fmt::Write as _;
 
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Fields, Header, Message, MessageId, Properties, Symbol, Value};
-use enmasse_mqtt::codec::{Property, PropertyBuffer, PublishProperties, QoS, SubscriptionIds};
+use enmasse_mqtt::codec::{Property, PublishProperties, QoS};
 use enmasse_mqtt::connection::Incoming;
 use enmasse_mqtt::topic::is_topic_name;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
+use super::outbound::{Outbound, QOS};
 use super::plain;
 
-/// Message annotation: the QoS with which a client of MQTT has published the message (ubyte). The
-/// original's name.
-pub(super) const QOS: &str = "x-opt-mqtt-qos";
 /// Message annotation: the message is to be kept as the retained one of its topic (boolean). The
 /// original's name.
-pub(super) const RETAIN: &str = "x-opt-retain-message";
+pub(in crate::shard) const RETAIN: &str = "x-opt-retain-message";
 /// Message annotation: its client states that the payload is UTF-8 text (ubyte 1).
 const PAYLOAD_FORMAT: &str = "x-opt-mqtt-payload-format";
 /// Message annotation: user properties of MQTT with a name that occurred before, as a list of names
@@ -41,7 +39,7 @@ const REPLY_TO: &str = "amqp.reply-to";
 const FIELD_BYTES_MAX: usize = 65_535;
 
 /// Appends the AMQP sections of a message.
-pub(super) fn encode(out: &mut Vec<u8>, publish: &Incoming<'_>) {
+pub(in crate::shard) fn encode(out: &mut Vec<u8>, publish: &Incoming<'_>) {
     let properties = &publish.properties;
     if *properties == PublishProperties::default() && !publish.retain {
         return plain::encode(out, &publish.topic, publish.qos, publish.payload);
@@ -115,28 +113,9 @@ fn correlation_id(data: &[u8]) -> MessageId {
     }
 }
 
-/// A message on its way to a client of MQTT.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Outbound<'a> {
-    /// the QoS with which it was published
-    pub(super) qos: QoS,
-    /// `to`, if a topic may have that name
-    pub(super) topic: Option<Cow<'a, str>>,
-    /// its publisher has set RETAIN
-    pub(super) retain: bool,
-    pub(super) expiry_s: Option<u32>,
-    pub(super) payload_is_text: bool,
-    pub(super) content_type: Option<String>,
-    pub(super) response_topic: Option<String>,
-    pub(super) correlation_data: Option<Vec<u8>>,
-    pub(super) user: PropertyBuffer,
-    /// its parts
-    pub(super) payload: SmallVec<[Cow<'a, [u8]>; 1]>,
-}
-
 /// Decodes AMQP sections. Bytes that are no message become the payload: direct addresses carry
 /// them unread.
-pub(super) fn decode(sections: &[u8]) -> Outbound<'_> {
+pub(in crate::shard) fn decode(sections: &[u8]) -> Outbound<'_> {
     plain::decode(sections).unwrap_or_else(|| decode_any(sections))
 }
 
@@ -184,23 +163,6 @@ fn value_of<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
 }
 
 impl Outbound<'_> {
-    /// The properties of its PUBLISH, with the identifiers of the subscriptions that match.
-    pub(super) fn properties<'b>(&'b self, subscription_ids: &'b [u32]) -> PublishProperties<'b> {
-        PublishProperties {
-            payload_is_text: self.payload_is_text,
-            message_expiry_s: self.expiry_s,
-            topic_alias: None,
-            response_topic: self.response_topic.as_deref(),
-            correlation_data: self.correlation_data.as_deref(),
-            content_type: self.content_type.as_deref(),
-            user: self.user.as_user(),
-            subscription_ids: match subscription_ids {
-                [] => SubscriptionIds::None,
-                ids => SubscriptionIds::List(ids),
-            },
-        }
-    }
-
     fn take_properties(&mut self, properties: Properties) {
         self.topic = properties.to.filter(|to| is_topic_name(to)).map(Cow::Owned);
         match properties.reply_to {
@@ -329,6 +291,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use enmasse_mqtt::codec::PropertyBuffer;
     use enmasse_mqtt::connection::TopicName;
     use proptest::prelude::*;
 

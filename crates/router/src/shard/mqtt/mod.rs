@@ -10,19 +10,22 @@
 //! - the client id: the name of [`SESSION`], a link without an address, which another connection
 //!   of the client takes over
 //!
-//! `message` maps messages, `codes` errors and outcomes; `input` handles packets, `login` CONNECT,
-//! `subscribing` filters, `sending` deliveries.
+//! This folder has the state of one connection and what it decides alone: `message` maps messages
+//! (`plain` those that have nothing special), `codes` errors and outcomes, `filters` and `reads`
+//! what a client subscribes, `record` its session, `sending` deliveries. `mqtt_clients` connects it
+//! with the links and addresses of the shard.
 
-mod absent;
-mod codes;
-mod input;
-mod login;
-mod message;
+pub(in crate::shard) mod codes;
+pub(in crate::shard) mod filters;
+pub(in crate::shard) mod links;
+pub(in crate::shard) mod login;
+pub(in crate::shard) mod message;
+mod outbound;
 mod plain;
-mod retained;
+pub(in crate::shard) mod reads;
+pub(in crate::shard) mod record;
 mod sending;
-mod sessions;
-mod subscribing;
+pub(in crate::shard) mod steps;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -35,91 +38,82 @@ use enmasse_mqtt::connection::{Accept, Closed, Config, Connection};
 
 use crate::core::AddressKind;
 use crate::table::AddressEntry;
-pub(super) use absent::AbsentSessions;
-pub(super) use sending::Fate;
-
-use absent::Absent;
 use codes::Answer;
+use filters::{Answering, FilterState};
+use links::FIRST_SUBSCRIPTION;
 use login::Login;
-use retained::{RETAINED, Reads};
-use sessions::{After, RECORD, SessionState};
-use subscribing::{Answering, FilterState};
+use reads::Reads;
+use record::{After, SessionState};
+use steps::Step;
 
-/// Names of the addresses that keep what clients leave behind begin so; no name of a client resolves
-/// to one.
-pub(super) const MQTT_PREFIX: &str = "$mqtt/";
-/// The link of all publications.
-pub(super) const PUBLISHER: LinkId = LinkId(0);
-/// The link whose name is the client id.
-pub(super) const SESSION: LinkId = LinkId(1);
-/// Numbers of subscription links begin here.
-const FIRST_SUBSCRIPTION: usize = 4;
+pub(in crate::shard) use links::{Fate, MQTT_PREFIX, PUBLISHER, RECORD, RETAINED, SESSION};
+
 /// Deliveries that an address may have on their way to one subscription.
-const CREDIT: u32 = 256;
+pub(in crate::shard) const CREDIT: u32 = 256;
 /// How long the client's publications are not read while an address holds them back; then they are
 /// refused, so that its acknowledgements are read again (`docs/contracts.md` 10).
-const HELD_MS: u64 = 10_000;
+pub(in crate::shard) const HELD_MS: u64 = 10_000;
 
 /// The state of one connection.
-pub(super) struct Mqtt {
-    machine: Connection,
+pub(in crate::shard) struct Mqtt {
+    pub(in crate::shard) machine: Connection,
     /// until the connection is open
-    login: Option<Box<Login>>,
-    session: SessionState,
-    /// set if it visits a session without a client
-    visit: Option<Box<Absent>>,
+    pub(in crate::shard) login: Option<Box<Login>>,
+    pub(in crate::shard) session: SessionState,
+    /// set if it visits a session without a client: when that has left
+    pub(in crate::shard) visit: Option<Time>,
     /// filters of the client, as it sent them
-    filters: BTreeMap<Arc<str>, FilterState>,
+    pub(in crate::shard) filters: BTreeMap<Arc<str>, FilterState>,
     /// subscription links by number, from [`FIRST_SUBSCRIPTION`] on
-    links: Vec<Option<SubscriptionLink>>,
+    pub(in crate::shard) links: Vec<Option<SubscriptionLink>>,
     /// links to attach, in order
-    attaches: VecDeque<LinkId>,
+    pub(in crate::shard) attaches: VecDeque<LinkId>,
     /// links that are attached and have no credit yet
-    grants: VecDeque<LinkId>,
+    pub(in crate::shard) grants: VecDeque<LinkId>,
     /// SUBSCRIBE packets without an answer, the first one in progress
-    answering: VecDeque<Answering>,
+    pub(in crate::shard) answering: VecDeque<Answering>,
     /// reads of retained messages
-    reads: Reads,
+    pub(in crate::shard) reads: Reads,
     /// the received parts of a retained message
-    retained_parts: Vec<u8>,
+    pub(in crate::shard) retained_parts: Vec<u8>,
     /// publications without an outcome, by half of their delivery ids
-    publications: HashMap<u32, Publication>,
+    pub(in crate::shard) publications: HashMap<u32, Publication>,
     /// delivery id of the last publication, an even number; the next one is that of its copy among
     /// the retained messages
-    publication: u32,
+    pub(in crate::shard) publication: u32,
     /// deliveries that the client has not acknowledged: link, token, and their order
-    unacknowledged: HashMap<PacketId, (LinkId, u64, u64)>,
+    pub(in crate::shard) unacknowledged: HashMap<PacketId, (LinkId, u64, u64)>,
     /// counter of deliveries
-    sent: u64,
+    pub(in crate::shard) sent: u64,
     /// the beginning of a packet that is larger than what the driver keeps
-    partial: Vec<u8>,
+    pub(in crate::shard) partial: Vec<u8>,
     /// since when an address holds the publications back
-    held_since: Option<Time>,
+    pub(in crate::shard) held_since: Option<Time>,
     /// publications are refused while they are held back
-    sheds: bool,
+    pub(in crate::shard) sheds: bool,
     /// the next packet is a publication that has to wait
-    is_paused: bool,
+    pub(in crate::shard) is_paused: bool,
     /// a whole packet is not read: answers or output have to leave first
-    is_blocked: bool,
+    pub(in crate::shard) is_blocked: bool,
     /// the connection ends: its machine has an event to report
-    closes: bool,
-    now: Time,
+    pub(in crate::shard) closes: bool,
+    pub(in crate::shard) now: Time,
     /// the last event of the machine was handled
-    ended: bool,
+    pub(in crate::shard) ended: bool,
 }
 
 /// A publication with QoS 1 or 2 that waits for its outcomes.
-struct Publication {
-    completion: Completion,
-    kind: AddressKind,
+pub(in crate::shard) struct Publication {
+    pub(in crate::shard) completion: Completion,
+    pub(in crate::shard) kind: AddressKind,
     /// outcomes that have not come: of the message, and of its copy among the retained ones
-    left: u8,
+    pub(in crate::shard) left: u8,
     /// the answer so far
-    answer: Answer,
+    pub(in crate::shard) answer: Answer,
 }
 
 /// What follows the outcomes of a publication.
-enum Completion {
+pub(in crate::shard) enum Completion {
     /// its acknowledgement
     Answer(PacketId),
     /// it is the record of the session
@@ -128,68 +122,30 @@ enum Completion {
 
 impl Publication {
     /// `retained`: a copy goes to the retained messages.
-    fn new(packet_id: PacketId, kind: AddressKind, retained: bool) -> Self {
+    pub(in crate::shard) fn new(packet_id: PacketId, kind: AddressKind, retained: bool) -> Self {
         let left = 1 + u8::from(retained);
         Self { completion: Completion::Answer(packet_id), kind, left, answer: Answer::SUCCESS }
     }
 
-    fn of_record(after: After) -> Self {
+    pub(in crate::shard) fn of_record(after: After) -> Self {
         Self { completion: Completion::Record(after), kind: AddressKind::Topic, left: 1, answer: Answer::SUCCESS }
     }
 }
 
 /// A link to one address on behalf of one filter.
-struct SubscriptionLink {
-    filter: Arc<str>,
-    entry: Arc<AddressEntry>,
+pub(in crate::shard) struct SubscriptionLink {
+    pub(in crate::shard) filter: Arc<str>,
+    pub(in crate::shard) entry: Arc<AddressEntry>,
     /// the received parts of a delivery
-    parts: Vec<u8>,
+    pub(in crate::shard) parts: Vec<u8>,
     /// deliveries since it last stated its credit
-    delivered: u32,
+    pub(in crate::shard) delivered: u32,
     /// the link is attached
-    attached: bool,
-}
-
-/// The next step of work that an earlier packet has begun.
-enum StepOf {
-    /// the SASL exchange continues with this response
-    Respond(Vec<u8>),
-    /// the client is authenticated: find its space
-    Open,
-    /// it has a space: take its client id
-    Register,
-    /// look for its session
-    Recall,
-    /// read the record of the session
-    ReadRecord,
-    /// continue the session that was found, or discard it
-    Resume,
-    /// the subscriptions of a discarded session are attached: end them
-    Discard,
-    /// make the subscription with the record of a new session
-    CreateRecord,
-    /// store the record of the session
-    StoreRecord,
-    /// answer CONNECT
-    Accept,
-    /// store the record with the subscriptions of a SUBSCRIBE
-    StoreSubscriptions,
-    /// handle the next filter of a SUBSCRIBE
-    Filter,
-    /// attach this link
-    Attach(LinkId),
-    /// let deliveries come to this link
-    Grant(LinkId),
-    /// attach the link that reads retained messages
-    BeginRetained,
-    /// let retained messages come
-    ReadRetained,
-    /// detach that link
-    EndRetained,
+    pub(in crate::shard) attached: bool,
 }
 
 impl Mqtt {
-    pub(super) fn new(config: Arc<Config>, now: Time) -> Self {
+    pub(in crate::shard) fn new(config: Arc<Config>, now: Time) -> Self {
         Self {
             machine: Connection::new(config, now),
             login: None,
@@ -218,25 +174,25 @@ impl Mqtt {
     }
 
     /// Whether a packet waits for an answer, and later ones with it.
-    pub(super) fn waits(&self) -> bool {
+    pub(in crate::shard) fn waits(&self) -> bool {
         self.login.is_some() || !self.answering.is_empty() || self.is_paused || self.is_blocked
     }
 
-    pub(super) fn output(&mut self) -> &mut Vec<u8> {
+    pub(in crate::shard) fn output(&mut self) -> &mut Vec<u8> {
         self.machine.output()
     }
 
-    fn is_v5(&self) -> bool {
+    pub(in crate::shard) fn is_v5(&self) -> bool {
         self.machine.version().is_some_and(Version::is_v5)
     }
 
     /// The next step of earlier work.
-    fn next_step(&mut self) -> Option<StepOf> {
+    pub(in crate::shard) fn next_step(&mut self) -> Option<Step> {
         if self.ended {
             return None;
         }
         if let Some(link) = self.attaches.pop_front() {
-            return Some(StepOf::Attach(link));
+            return Some(Step::Attach(link));
         }
         if let Some(login) = &mut self.login {
             return login.next_step();
@@ -244,19 +200,39 @@ impl Mqtt {
         if let Some(step) = self.next_filter() {
             return Some(step);
         }
-        self.grants.pop_front().map(StepOf::Grant).or_else(|| self.reads.next_step())
+        self.grants.pop_front().map(Step::Grant).or_else(|| self.reads.next_step())
+    }
+
+    /// Whether PUBLISH packets are not read now: an address holds them back, or the space is over
+    /// its rate. After [`HELD_MS`] they are read and refused.
+    pub(in crate::shard) fn pauses_publications(&mut self, paced: bool) -> bool {
+        let pauses = paced || self.held_since.is_some() && !self.sheds;
+        self.is_paused = pauses;
+        pauses
+    }
+
+    /// Whether work can continue without input.
+    pub(in crate::shard) fn has_work(&self) -> bool {
+        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || !self.answering.is_empty();
+        let steps = steps || self.reads.has_step();
+        !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
+    }
+
+    /// Whether it is no connection of a client, but a visit to a session without one.
+    pub(in crate::shard) fn is_visit(&self) -> bool {
+        self.visit.is_some()
     }
 
     /// Whether a link is the node's own, which the client does not know.
-    pub(super) fn is_own(&self, link: LinkId) -> bool {
+    pub(in crate::shard) fn is_own(&self, link: LinkId) -> bool {
         (link.0 as usize) < FIRST_SUBSCRIPTION || self.visit.is_some()
     }
 
-    fn link(&self, link: LinkId) -> Option<&SubscriptionLink> {
+    pub(in crate::shard) fn link(&self, link: LinkId) -> Option<&SubscriptionLink> {
         self.links.get((link.0 as usize).checked_sub(FIRST_SUBSCRIPTION)?)?.as_ref()
     }
 
-    fn link_mut(&mut self, link: LinkId) -> Option<&mut SubscriptionLink> {
+    pub(in crate::shard) fn link_mut(&mut self, link: LinkId) -> Option<&mut SubscriptionLink> {
         self.links.get_mut((link.0 as usize).checked_sub(FIRST_SUBSCRIPTION)?)?.as_mut()
     }
 
@@ -267,7 +243,7 @@ impl Mqtt {
     }
 
     /// Forgets a link; its number may be used again.
-    fn take_link(&mut self, link: LinkId) -> Option<SubscriptionLink> {
+    pub(in crate::shard) fn take_link(&mut self, link: LinkId) -> Option<SubscriptionLink> {
         self.links.get_mut((link.0 as usize).checked_sub(FIRST_SUBSCRIPTION)?)?.take()
     }
 }
@@ -275,7 +251,7 @@ impl Mqtt {
 /// The calls of [`super::machine::Machine`].
 impl Mqtt {
     /// A link is attached.
-    pub(super) fn accept(&mut self, link: LinkId) {
+    pub(in crate::shard) fn accept(&mut self, link: LinkId) {
         match link {
             RETAINED => return self.reads.accepted(),
             RECORD => return self.record_accepted(),
@@ -290,7 +266,7 @@ impl Mqtt {
     }
 
     /// A link is refused.
-    pub(super) fn refuse(&mut self, link: LinkId, error: &Error) {
+    pub(in crate::shard) fn refuse(&mut self, link: LinkId, error: &Error) {
         if link == SESSION {
             return self.close(Some(error.clone()));
         }
@@ -307,7 +283,7 @@ impl Mqtt {
 
     /// A link has ended: its address is deleted, or its right is gone. MQTT has no word for the
     /// first; the filter stays, and covers the address again when it returns.
-    pub(super) fn detach(&mut self, link: LinkId, error: Option<Error>) {
+    pub(in crate::shard) fn detach(&mut self, link: LinkId, error: Option<Error>) {
         self.take_link(link);
         if link == RETAINED {
             return self.reads.refused();
@@ -322,7 +298,7 @@ impl Mqtt {
         }
     }
 
-    pub(super) fn drained(&mut self, link: LinkId) {
+    pub(in crate::shard) fn drained(&mut self, link: LinkId) {
         match link {
             RETAINED => self.reads.drained(),
             RECORD => self.record_drained(),
@@ -332,7 +308,7 @@ impl Mqtt {
 
     /// The credit of a subscription is constant: output and unacknowledged deliveries bound what is
     /// on its way.
-    pub(super) fn credit(&self, link: LinkId) -> u32 {
+    pub(in crate::shard) fn credit(&self, link: LinkId) -> u32 {
         match self.link(link) {
             Some(link) if link.attached => CREDIT,
             None if link == RETAINED => self.reads.credit(),
@@ -342,7 +318,7 @@ impl Mqtt {
     }
 
     /// A piece that is not a delivery: only an aborted one.
-    pub(super) fn transfer(
+    pub(in crate::shard) fn transfer(
         &mut self,
         link: LinkId,
         _piece: enmasse_amqp::connection::Outgoing<'_>,
@@ -357,7 +333,7 @@ impl Mqtt {
     }
 
     /// The outcome of a publication.
-    pub(super) fn settle(&mut self, delivery_id: u32, outcome: &Outcome) {
+    pub(in crate::shard) fn settle(&mut self, delivery_id: u32, outcome: &Outcome) {
         self.is_blocked = false;
         let is_copy = delivery_id % 2 == 1;
         let Some(publication) = self.publications.get_mut(&(delivery_id / 2)) else { return };
@@ -376,7 +352,7 @@ impl Mqtt {
         }
     }
 
-    fn answer_publish(&mut self, packet_id: PacketId, answer: &Answer) {
+    pub(in crate::shard) fn answer_publish(&mut self, packet_id: PacketId, answer: &Answer) {
         let text = answer.text.as_deref().unwrap_or_default();
         if !self.is_v5() && answer.closes_3x() {
             return self.disconnect(answer.code, text);
@@ -387,7 +363,7 @@ impl Mqtt {
     }
 
     /// An address holds the publications back, or lets them continue.
-    pub(super) fn set_held(&mut self, held: bool) {
+    pub(in crate::shard) fn set_held(&mut self, held: bool) {
         if !held {
             (self.held_since, self.sheds, self.is_paused) = (None, false, false);
         } else if self.held_since.is_none() {
@@ -395,17 +371,17 @@ impl Mqtt {
         }
     }
 
-    pub(super) fn set_reading(&mut self, now: Time, reading: bool) {
+    pub(in crate::shard) fn set_reading(&mut self, now: Time, reading: bool) {
         self.now = now;
         self.machine.set_reading(now, reading);
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
+    pub(in crate::shard) fn poll_timeout(&self) -> Option<Time> {
         let shed = self.held_since.filter(|_| !self.sheds).map(|since| since.plus_millis(HELD_MS));
         [self.machine.poll_timeout(), shed].into_iter().flatten().min()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    pub(in crate::shard) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         (self.is_paused, self.is_blocked) = (false, false);
         self.sheds |= self.held_since.is_some_and(|since| since.plus_millis(HELD_MS) <= now);
@@ -413,12 +389,12 @@ impl Mqtt {
     }
 
     /// Output was written.
-    pub(super) fn written(&mut self) {
+    pub(in crate::shard) fn written(&mut self) {
         self.is_blocked = false;
     }
 
     /// Takes the unacknowledged deliveries of links that end.
-    pub(super) fn take_unsettled_of(&mut self, links: &[LinkId], mut f: impl FnMut(LinkId, u64)) {
+    pub(in crate::shard) fn take_unsettled_of(&mut self, links: &[LinkId], mut f: impl FnMut(LinkId, u64)) {
         let ended = self.unacknowledged.extract_if(|_, (link, ..)| links.contains(link));
         let mut ended: Vec<(LinkId, u64, u64)> = ended.map(|(_, delivery)| delivery).collect();
         ended.sort_unstable_by_key(|(.., order)| *order);
@@ -429,7 +405,7 @@ impl Mqtt {
     }
 
     /// Ends the connection; its machine reports the end.
-    pub(super) fn close(&mut self, error: Option<Error>) {
+    pub(in crate::shard) fn close(&mut self, error: Option<Error>) {
         let (code, text) = match &error {
             Some(error) => (codes::closed(error), error.description.as_deref().unwrap_or_default()),
             None => (ReasonCode::Success, ""),
@@ -445,12 +421,12 @@ impl Mqtt {
         }
     }
 
-    fn disconnect(&mut self, code: ReasonCode, text: &str) {
+    pub(in crate::shard) fn disconnect(&mut self, code: ReasonCode, text: &str) {
         (self.closes, self.is_paused, self.is_blocked) = (true, false, false);
         self.machine.disconnect(code, text, None, UserProperties::NONE);
     }
 
-    pub(super) fn sasl_challenge(&mut self, challenge: Vec<u8>) {
+    pub(in crate::shard) fn sasl_challenge(&mut self, challenge: Vec<u8>) {
         let Some(login) = &mut self.login else { return };
         if login.is_enhanced() {
             // An error means that the connection has ended in the meantime.
@@ -462,7 +438,7 @@ impl Mqtt {
         }
     }
 
-    pub(super) fn sasl_outcome(&mut self, code: SaslCode, data: Option<Vec<u8>>) {
+    pub(in crate::shard) fn sasl_outcome(&mut self, code: SaslCode, data: Option<Vec<u8>>) {
         let Some(login) = &mut self.login else { return };
         if code == SaslCode::Ok {
             return login.authenticated(data);
@@ -470,21 +446,21 @@ impl Mqtt {
         self.refuse_login(codes::refused_login(code));
     }
 
-    fn refuse_login(&mut self, code: ReasonCode) {
+    pub(in crate::shard) fn refuse_login(&mut self, code: ReasonCode) {
         (self.login, self.closes) = (None, true);
         // An error means that the connection has ended in the meantime.
         let _ = self.machine.refuse(code, "", None);
     }
 
     /// The client has a space.
-    pub(super) fn open(&mut self) {
+    pub(in crate::shard) fn open(&mut self) {
         if let Some(login) = &mut self.login {
             login.opened();
         }
     }
 
     /// The client id is this connection's: answers CONNECT.
-    fn ready(&mut self, now: Time) {
+    pub(in crate::shard) fn ready(&mut self, now: Time) {
         let Some(login) = self.login.take() else { return };
         if self.session.persists() {
             self.grants.push_back(RECORD);
@@ -506,19 +482,14 @@ impl Mqtt {
     }
 
     /// The error of the end of a connection, for its last fact.
-    fn error_of(closed: &Closed) -> Option<Error> {
+    pub(in crate::shard) fn error_of(closed: &Closed) -> Option<Error> {
         let name = format!("{:?}", closed.code);
         let what = if closed.text.is_empty() { name } else { format!("{name}: {}", closed.text) };
         closed.code.is_error().then(|| Error::new(condition::CONNECTION_FORCED, what))
     }
 
     /// The highest QoS of deliveries of a filter.
-    fn granted(&self, filter: &str) -> Option<QoS> {
+    pub(in crate::shard) fn granted(&self, filter: &str) -> Option<QoS> {
         self.filters.get(filter).map(|filter| filter.options.qos)
     }
-}
-
-/// The space of a client keeps no sessions.
-fn no_session() -> Error {
-    Error::new(condition::NOT_FOUND, "the address space keeps no such session")
 }

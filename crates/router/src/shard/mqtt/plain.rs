@@ -8,33 +8,33 @@ use enmasse_mqtt::codec::QoS;
 use enmasse_mqtt::topic::is_topic_name;
 use smallvec::smallvec;
 
-use super::message::{Outbound, QOS};
+use super::outbound::{Outbound, QOS};
 
 /// Numbers of sections (3.2).
 mod section {
-    pub(super) const HEADER: u64 = 0x70;
-    pub(super) const MESSAGE_ANNOTATIONS: u64 = 0x72;
-    pub(super) const PROPERTIES: u64 = 0x73;
-    pub(super) const DATA: u64 = 0x75;
+    pub(in crate::shard) const HEADER: u64 = 0x70;
+    pub(in crate::shard) const MESSAGE_ANNOTATIONS: u64 = 0x72;
+    pub(in crate::shard) const PROPERTIES: u64 = 0x73;
+    pub(in crate::shard) const DATA: u64 = 0x75;
 }
 
 /// Constructors of the encodings that are written here (part 1, 1.6).
 mod code {
-    pub(super) const TRUE: u8 = 0x41;
-    pub(super) const NULL: u8 = 0x40;
-    pub(super) const UBYTE: u8 = 0x50;
-    pub(super) const BINARY_8: u8 = 0xa0;
-    pub(super) const BINARY_32: u8 = 0xb0;
-    pub(super) const STRING_8: u8 = 0xa1;
-    pub(super) const STRING_32: u8 = 0xb1;
-    pub(super) const SYMBOL_8: u8 = 0xa3;
-    pub(super) const LIST_8: u8 = 0xc0;
-    pub(super) const LIST_32: u8 = 0xd0;
-    pub(super) const MAP_8: u8 = 0xc1;
+    pub(in crate::shard) const TRUE: u8 = 0x41;
+    pub(in crate::shard) const NULL: u8 = 0x40;
+    pub(in crate::shard) const UBYTE: u8 = 0x50;
+    pub(in crate::shard) const BINARY_8: u8 = 0xa0;
+    pub(in crate::shard) const BINARY_32: u8 = 0xb0;
+    pub(in crate::shard) const STRING_8: u8 = 0xa1;
+    pub(in crate::shard) const STRING_32: u8 = 0xb1;
+    pub(in crate::shard) const SYMBOL_8: u8 = 0xa3;
+    pub(in crate::shard) const LIST_8: u8 = 0xc0;
+    pub(in crate::shard) const LIST_32: u8 = 0xd0;
+    pub(in crate::shard) const MAP_8: u8 = 0xc1;
 }
 
 /// Appends the sections of a plain message.
-pub(super) fn encode(out: &mut Vec<u8>, topic: &str, qos: QoS, payload: &[u8]) {
+pub(in crate::shard) fn encode(out: &mut Vec<u8>, topic: &str, qos: QoS, payload: &[u8]) {
     out.reserve(topic.len() + payload.len() + 64);
     if qos != QoS::AtMostOnce {
         out.extend_from_slice(&[0, 0x53, section::HEADER as u8, code::LIST_8, 2, 1, code::TRUE]);
@@ -73,7 +73,7 @@ pub(super) fn encode(out: &mut Vec<u8>, topic: &str, qos: QoS, payload: &[u8]) {
 
 /// Decodes a message that has nothing but durability, expiry, QoS, `to` and one data section.
 /// `None`: it has more, or is none.
-pub(super) fn decode(message: &[u8]) -> Option<Outbound<'_>> {
+pub(in crate::shard) fn decode(message: &[u8]) -> Option<Outbound<'_>> {
     let mut found = Outbound::default();
     let mut qos = None;
     let (mut durable, mut has_body) = (false, false);
@@ -130,7 +130,9 @@ fn to(value: &[u8]) -> Option<Option<&str>> {
             return None;
         }
         to = Some(match encoded {
-            [code::STRING_8, _, text @ ..] | [code::STRING_32, _, _, _, _, text @ ..] => std::str::from_utf8(text).ok()?,
+            [code::STRING_8, _, text @ ..] | [code::STRING_32, _, _, _, _, text @ ..] => {
+                std::str::from_utf8(text).ok()?
+            }
             _ => return None,
         });
     }

@@ -4,25 +4,12 @@
 use enmasse_amqp::connection::LinkId;
 use enmasse_mqtt::codec::QoS;
 use enmasse_mqtt::connection::{Outgoing, SendError};
-
 use smallvec::SmallVec;
 
-use super::message::{self, Outbound};
-use super::{CREDIT, FIRST_SUBSCRIPTION, Mqtt, RECORD, RETAINED};
+use super::links::{FIRST_SUBSCRIPTION, Fate, RECORD, RETAINED};
+use super::outbound::Outbound;
+use super::{CREDIT, Mqtt, message};
 use crate::core::Delivery;
-
-/// The fate of a delivery, or of a part of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shard) enum Fate {
-    /// it is not complete, or the client will acknowledge it
-    Pending,
-    /// the client will not acknowledge it: it counts as accepted
-    Done,
-    /// it is larger than the client takes
-    TooLarge,
-    /// the client has too many unacknowledged deliveries
-    NoRoom,
-}
 
 impl Mqtt {
     /// Sends a delivery once it is complete.

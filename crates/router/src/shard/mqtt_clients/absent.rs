@@ -4,17 +4,20 @@
 //! client: it takes the client id, unless a client has it, reads the record, publishes the will or
 //! discards the session, and leaves. A client that connects meanwhile takes the session over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use enmasse_amqp::time::Time;
 use enmasse_mqtt::session::Session;
 
-use super::login::Login;
-use super::sessions::{After, user_of};
-use super::{Mqtt, SESSION, StepOf, subscribing};
+use super::sessions::user_of;
 use crate::core::Ending;
 use crate::shard::conn::{Conn, Peer};
 use crate::shard::machine::Machine;
+use crate::shard::mqtt::SESSION;
+use crate::shard::mqtt::links::request;
+use crate::shard::mqtt::login::Login;
+use crate::shard::mqtt::record::After;
+use crate::shard::mqtt::steps::Step;
 use crate::shard::{ConnId, Shard};
 use crate::table::{Authenticated, SpaceKey};
 
@@ -39,7 +42,7 @@ pub(in crate::shard) struct AbsentSessions {
     /// visits that are over
     done: Vec<ConnId>,
     /// spaces whose sessions of earlier runs are known
-    spaces: std::collections::HashSet<SpaceKey>,
+    spaces: HashSet<SpaceKey>,
 }
 
 impl AbsentSessions {
@@ -116,19 +119,19 @@ impl Shard {
         let authenticated = Authenticated::vouched(&self.table, space.name(), absent.user.clone());
         let (_, _, handshake) = self.begin_handshake(&Peer::default());
         let mut mqtt = self.begin_mqtt(self.fabric.now);
-        mqtt.login = Some(Box::new(Login::of_visit(absent.client_id.clone())));
+        mqtt.login = Some(Box::new(Login::new(absent.client_id.clone(), false)));
         let mut conn = Conn::new(Machine::Mqtt(mqtt), handshake, authenticated);
         conn.handshake = None;
         conn.container = absent.client_id.as_str().into();
         conn.access = Some((absent.space, self.rights(&conn, absent.space)));
-        let attach = subscribing::request("mqtt".to_owned());
+        let attach = request("mqtt".to_owned());
         let name = self.shared.link_names.digest(absent.space.0, conn.user(), &conn.container, &attach);
         if self.shared.link_names.is_held(name) {
             return;
         }
         let id = self.insert(conn);
         if let Some(mqtt) = self.mqtt(id) {
-            mqtt.visit = Some(Box::new(absent));
+            mqtt.visit = Some(absent.since);
         }
         if let Some(attach) = self.register_name(id, SESSION, Box::new(attach)) {
             self.attach_mqtt(id, SESSION, attach);
@@ -139,10 +142,14 @@ impl Shard {
     /// The record of a visited session was read; `None`: there is no session any more.
     pub(super) fn decide_absent(&mut self, id: ConnId, record: Option<Session>) {
         let now = self.fabric.now;
-        let Some(mqtt) = self.mqtt(id) else { return };
-        let (Some(absent), Some(mut record)) = (mqtt.visit.as_deref().cloned(), record) else {
+        let conn = &self.fabric.conns[id.key()];
+        let since = conn.machine.mqtt().and_then(|mqtt| mqtt.visit);
+        let (Some(since), Some((space, _)), Some(mut record)) = (since, &conn.access, record) else {
             return self.end_visit(id);
         };
+        let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
+        let absent = Absent { space: *space, user, client_id, since };
+        let Some(mqtt) = self.mqtt(id) else { return };
         let elapsed_s = now.micros_since(absent.since) / 1_000_000;
         let will_delay_s = record.will.as_ref().map(|will| will.delay_s.min(record.expiry_s));
         let is_due = |seconds: u32| seconds != u32::MAX && u64::from(seconds) <= elapsed_s;
@@ -158,7 +165,7 @@ impl Shard {
         if has_ended {
             mqtt.session.discards = true;
             if let Some(login) = &mut mqtt.login {
-                login.set_step(StepOf::Discard);
+                login.set_step(Step::Discard);
             }
             return self.widen_filters(id);
         }
@@ -181,12 +188,5 @@ impl Shard {
             mqtt.session.will = None;
         }
         self.absent.done.push(id);
-    }
-}
-
-impl Mqtt {
-    /// Whether it is no connection of a client, but a visit to a session without one.
-    pub(super) fn is_visit(&self) -> bool {
-        self.visit.is_some()
     }
 }

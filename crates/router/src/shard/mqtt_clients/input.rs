@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{self, LinkId};
+use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, Outcome, condition};
-use enmasse_mqtt::codec::{PacketId, PropertyId, QoS, ReasonCode};
-use enmasse_mqtt::connection::{Closed, ClosedBy, Event, Incoming, TopicName};
-use enmasse_mqtt::session::StoredWill;
+use enmasse_mqtt::codec::{PacketId, PropertyId, ReasonCode};
+use enmasse_mqtt::connection::{Closed, ClosedBy, Event};
 
-use super::codes::{self, Answer};
-use super::sessions::After;
-use super::{Mqtt, PUBLISHER, Publication, SESSION, StepOf, message, retained, subscribing};
-use crate::core::{AddressKind, AttachmentId, Ending};
+use crate::core::Ending;
 use crate::plan::Operation;
 use crate::shard::conn::{Anonymous, Link};
 use crate::shard::credit_window::CreditWindow;
+use crate::shard::mqtt::links::request;
+use crate::shard::mqtt::record::After;
+use crate::shard::mqtt::steps::Step;
+use crate::shard::mqtt::{Mqtt, PUBLISHER, SESSION};
 use crate::shard::work::{ATTACH_NANOS, DELIVERY_NANOS, InputProgress, Work};
-use crate::shard::{ConnId, DYNAMIC_PREFIX, Shard};
+use crate::shard::{ConnId, Shard};
 
 /// A packet of which more bytes than this have arrived, and not all, is kept here: the driver keeps
 /// little more.
@@ -108,39 +108,39 @@ impl Shard {
         }
     }
 
-    fn step_mqtt(&mut self, id: ConnId, step: StepOf) {
+    fn step_mqtt(&mut self, id: ConnId, step: Step) {
         match step {
-            StepOf::Respond(response) => self.sasl_response(id, &response),
-            StepOf::Open => self.open_mqtt(id),
-            StepOf::Register => {
-                let attach = Box::new(subscribing::request("mqtt".to_owned()));
+            Step::Respond(response) => self.sasl_response(id, &response),
+            Step::Open => self.open_mqtt(id),
+            Step::Register => {
+                let attach = Box::new(request("mqtt".to_owned()));
                 if let Some(attach) = self.register_name(id, SESSION, attach) {
                     self.attach_mqtt(id, SESSION, attach);
                 }
             }
-            StepOf::Recall => self.recall_mqtt(id),
-            StepOf::ReadRecord => self.read_record(id),
-            StepOf::Resume => self.resume_mqtt(id),
-            StepOf::Discard => self.discard_mqtt(id),
-            StepOf::CreateRecord => self.create_record(id),
-            StepOf::StoreRecord => self.store_record(id, After::Connect),
-            StepOf::Accept => {
+            Step::Recall => self.recall_mqtt(id),
+            Step::ReadRecord => self.read_record(id),
+            Step::Resume => self.resume_mqtt(id),
+            Step::Discard => self.discard_mqtt(id),
+            Step::CreateRecord => self.create_record(id),
+            Step::StoreRecord => self.store_record(id, After::Connect),
+            Step::Accept => {
                 let now = self.fabric.now;
                 if let Some(mqtt) = self.mqtt(id) {
                     mqtt.ready(now);
                 }
                 self.fabric.mark(id.key);
             }
-            StepOf::StoreSubscriptions => self.store_record(id, After::Subscribe),
-            StepOf::Filter => self.begin_filter(id),
-            StepOf::Attach(link) => self.begin_attach(id, link),
-            StepOf::Grant(link) => {
+            Step::StoreSubscriptions => self.store_record(id, After::Subscribe),
+            Step::Filter => self.begin_filter(id),
+            Step::Attach(link) => self.begin_attach(id, link),
+            Step::Grant(link) => {
                 let credit = self.mqtt(id).map_or(0, |mqtt| mqtt.credit(link));
                 self.granted(id, link, credit, false);
             }
-            StepOf::BeginRetained => self.begin_retained(id),
-            StepOf::ReadRetained => self.read_retained(id),
-            StepOf::EndRetained => self.end_retained(id),
+            Step::BeginRetained => self.begin_retained(id),
+            Step::ReadRetained => self.read_retained(id),
+            Step::EndRetained => self.end_retained(id),
         }
     }
 
@@ -254,105 +254,9 @@ impl Shard {
         conn.settled_here = true;
         conn.set_link(PUBLISHER, Link::Anonymous(Box::new(Anonymous::new(window))));
         if let Some(login) = conn.machine.mqtt_mut().and_then(|mqtt| mqtt.login.as_mut()) {
-            login.set_step(StepOf::Recall);
+            login.set_step(Step::Recall);
         }
         self.fabric.mark(id.key);
-    }
-
-    /// Passes a message to its address, as a delivery of the link to the anonymous terminus.
-    fn publish_mqtt(&mut self, id: ConnId, publish: &Incoming<'_>) {
-        let topic = &*publish.topic;
-        let reserved = topic.starts_with('$') && !topic.starts_with(DYNAMIC_PREFIX);
-        let route = match self.mqtt(id) {
-            Some(mqtt) if mqtt.sheds => {
-                let what = "the address is full, and its consumers are too slow: publish again later";
-                Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
-            }
-            Some(_) if reserved => {
-                Err(Error::new(condition::NOT_FOUND, "topics that begin with $ are the node's own: choose another"))
-            }
-            Some(_) => self.route_to(id, PUBLISHER, topic),
-            None => return,
-        };
-        let (attachment, home) = match route {
-            Ok(route) => (route.attachment, route.home),
-            Err(error) => return self.refuse_publication(id, publish.packet_id, &error),
-        };
-        let settled = publish.qos == QoS::AtMostOnce;
-        let kind = self.fabric.attachments.get_mut(attachment).map(|attachment| {
-            attachment.unanswered += u32::from(!settled);
-            attachment.kind
-        });
-        let kind = kind.unwrap_or(AddressKind::Topic);
-        let retained = self.retained_entry(id).filter(|_| publish.retain && retained::keeps(kind));
-        let publication = publish.packet_id.map(|packet_id| Publication::new(packet_id, kind, retained.is_some()));
-        let delivery_id = self.note_publication(id, publication);
-        let mut sections = std::mem::take(&mut self.sections);
-        sections.clear();
-        message::encode(&mut sections, publish);
-        self.pass_publication(id, (attachment, home), delivery_id, settled, &sections);
-        self.sections = sections;
-        if let Some(entry) = retained {
-            self.retain(id, publish, &entry, delivery_id);
-        }
-    }
-
-    /// Passes the sections of a publication to the home of its address.
-    pub(super) fn pass_publication(
-        &mut self,
-        id: ConnId,
-        (attachment, home): (AttachmentId, u16),
-        delivery_id: u32,
-        settled: bool,
-        sections: &[u8],
-    ) {
-        let incoming = connection::Incoming {
-            link: PUBLISHER,
-            delivery_id,
-            first: true,
-            more: false,
-            aborted: false,
-            settled,
-            message_format: 0,
-            payload: sections,
-            tag: &[],
-            resume: false,
-            state: None,
-        };
-        let conn = &mut self.fabric.conns[id.key()];
-        conn.pacing.carried.count_received(true, sections.len());
-        let held = conn.holds > 0;
-        if held {
-            self.fabric.count_held(id.key, PUBLISHER.0, sections.len());
-        }
-        self.deliver(attachment, home, &incoming);
-        if held {
-            self.fabric.update_hold_back_pressure(id.key);
-        }
-    }
-
-    /// Publishes the will of a client whose connection ends otherwise than by its own DISCONNECT
-    /// [5: 3.1.2-8]. A delayed one stays in the session, whose end it does not outlive.
-    pub(in crate::shard) fn publish_will(&mut self, id: ConnId) {
-        let Some(mqtt) = self.mqtt(id) else { return };
-        let is_delayed = |will: &StoredWill| will.delay_s > 0 && mqtt.session.persists() && mqtt.visit.is_none();
-        if mqtt.session.will.as_deref().is_some_and(is_delayed) {
-            return;
-        }
-        let Some(will) = mqtt.session.will.take() else { return };
-        // Its acknowledgement has no receiver: it is published like a message of QoS 0 or 1.
-        self.publish_mqtt(
-            id,
-            &Incoming {
-                topic: TopicName::Named(&will.topic),
-                dup: false,
-                qos: will.qos,
-                retain: will.retain,
-                packet_id: None,
-                properties: will.publish_properties(),
-                payload: &will.payload,
-            },
-        );
     }
 
     /// The transport has ended: what the end of the connection means follows.
@@ -364,40 +268,5 @@ impl Shard {
         if let Some(Event::Closed(closed)) = mqtt.machine.poll_event(now, &mut &[][..]) {
             self.closed_mqtt(id, &closed);
         }
-    }
-
-    /// Numbers a publication, and remembers it until its outcome if that is its acknowledgement.
-    pub(super) fn note_publication(&mut self, id: ConnId, publication: Option<Publication>) -> u32 {
-        let Some(mqtt) = self.mqtt(id) else { return 0 };
-        mqtt.publication = mqtt.publication.wrapping_add(2);
-        if let Some(publication) = publication {
-            mqtt.publications.insert(mqtt.publication / 2, publication);
-        }
-        mqtt.publication
-    }
-
-    /// Refuses a publication before it has reached an address.
-    fn refuse_publication(&mut self, id: ConnId, packet_id: Option<PacketId>, error: &Error) {
-        let answer: Answer = codes::refused_publish(error);
-        if let (Some(packet_id), Some(mqtt)) = (packet_id, self.mqtt(id)) {
-            mqtt.answer_publish(packet_id, &answer);
-        }
-    }
-}
-
-impl Mqtt {
-    /// Whether PUBLISH packets are not read now: an address holds them back, or the space is over
-    /// its rate. After [`HELD_MS`](super::HELD_MS) they are read and refused.
-    pub(super) fn pauses_publications(&mut self, paced: bool) -> bool {
-        let pauses = paced || self.held_since.is_some() && !self.sheds;
-        self.is_paused = pauses;
-        pauses
-    }
-
-    /// Whether work can continue without input.
-    pub(in crate::shard) fn has_work(&self) -> bool {
-        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || !self.answering.is_empty();
-        let steps = steps || self.reads.has_step();
-        !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
     }
 }

@@ -1,0 +1,202 @@
+//! Filters of a client, and SUBSCRIBE packets in progress (3.8, 3.9).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::{
+    Attach, Error, Fields, SenderSettleMode, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, Value,
+};
+use enmasse_mqtt::codec::{PacketId, PropertyId, QoS, ReasonCode, Subscribe, SubscriptionOptions};
+use enmasse_mqtt::topic::Filter;
+
+use super::codes::refused_subscription;
+use super::links::{FIRST_SUBSCRIPTION, request};
+use super::steps::Step;
+use super::{Mqtt, SubscriptionLink};
+use crate::core::AddressKind;
+use crate::table::AddressEntry;
+
+/// One filter of a client.
+pub(in crate::shard) struct FilterState {
+    pub(in crate::shard) options: SubscriptionOptions,
+    /// subscription identifier (5.0, 3.8.2.1.2)
+    pub(in crate::shard) id: Option<u32>,
+    /// the same in the grammar of receivers, which has one more wildcard (`*`)
+    pub(in crate::shard) name: Arc<str>,
+    /// the share name (5.0, 4.8.2)
+    pub(in crate::shard) group: Option<Arc<str>>,
+    /// `name` matches more than the filter: each topic is checked again
+    pub(in crate::shard) is_checked: bool,
+}
+
+impl FilterState {
+    pub(in crate::shard) fn new(filter: &Filter<'_>, options: SubscriptionOptions, id: Option<u32>) -> Self {
+        // `*` is a wildcard of receivers and a letter of MQTT: as `+` it matches itself and more.
+        let stars = filter.as_str().contains('*');
+        let level = |level| if stars && str::contains(level, '*') { "+" } else { level };
+        let name: Vec<&str> = filter.levels().map(level).collect();
+        Self {
+            options,
+            id,
+            name: name.join("/").into(),
+            group: filter.group().map(Arc::from),
+            is_checked: stars || filter.as_str().starts_with(['+', '#']),
+        }
+    }
+
+    /// The request of a link of this filter. `session`: the name of the session that it belongs to,
+    /// if that outlives the connection.
+    pub(in crate::shard) fn attach(&self, text: &str, entry: &AddressEntry, session: Option<&str>) -> Attach {
+        let shared = self.group.as_deref().filter(|_| entry.kind == AddressKind::Topic);
+        let mut filter = Fields::new();
+        if self.options.no_local {
+            filter.push((Symbol::constant("no-local"), Value::Null));
+        }
+        let capabilities = if shared.is_some() { &["shared", "global"][..] } else { &[] };
+        let keeps = session.is_some() && entry.kind == AddressKind::Topic;
+        let source = Source {
+            address: Some(self.name.to_string()),
+            durable: if keeps { TerminusDurability::UnsettledState } else { TerminusDurability::None },
+            expiry_policy: if keeps { TerminusExpiryPolicy::Never } else { TerminusExpiryPolicy::LinkDetach },
+            filter,
+            capabilities: capabilities.iter().map(|name| Symbol::constant(name)).collect(),
+            ..Source::default()
+        };
+        let name = match (shared, session) {
+            (Some(group), _) => shared_name(group, &self.name),
+            // A subscription for each topic that the filter covers.
+            (None, Some(session)) => format!("{session}:{}:{text}", entry.uid).replace('|', "%7C"),
+            (None, None) => format!("mqtt:{text}").replace('|', "%7C"),
+        };
+        let settled = self.options.qos == QoS::AtMostOnce;
+        let mode = if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
+        Attach { source: Some(Box::new(source)), snd_settle_mode: mode, ..request(name) }
+    }
+}
+
+/// The name of a shared subscription: `|` would end it, as in the link names of JMS clients.
+fn shared_name(group: &str, filter: &str) -> String {
+    format!("mqtt:{group}/{filter}").replace('%', "%25").replace('|', "%7C")
+}
+
+/// A SUBSCRIBE in progress.
+pub(in crate::shard) struct Answering {
+    pub(in crate::shard) packet_id: PacketId,
+    pub(in crate::shard) id: Option<u32>,
+    pub(in crate::shard) filters: VecDeque<(String, SubscriptionOptions)>,
+    pub(in crate::shard) codes: Vec<ReasonCode>,
+    pub(in crate::shard) current: Option<CurrentFilter>,
+    /// the record of the session is being stored
+    pub(in crate::shard) stores: bool,
+}
+
+/// The filter whose links are being attached.
+pub(in crate::shard) struct CurrentFilter {
+    pub(in crate::shard) text: Arc<str>,
+    pub(in crate::shard) granted: QoS,
+    /// it was not subscribed before
+    pub(in crate::shard) is_new: bool,
+    pub(in crate::shard) accepted: bool,
+    pub(in crate::shard) refusal: Option<ReasonCode>,
+}
+
+impl Answering {
+    pub(in crate::shard) fn new(subscribe: &Subscribe<'_>) -> Self {
+        Self {
+            packet_id: subscribe.packet_id,
+            id: subscribe.properties.number(PropertyId::SubscriptionIdentifier),
+            filters: subscribe.subscriptions().map(|one| (one.filter.to_owned(), one.options)).collect(),
+            codes: Vec::new(),
+            current: None,
+            stores: false,
+        }
+    }
+
+    pub(in crate::shard) fn accepted(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.accepted = true;
+        }
+    }
+
+    pub(in crate::shard) fn refused(&mut self, error: &Error) {
+        if let Some(current) = &mut self.current {
+            current.refusal.get_or_insert(refused_subscription(error));
+        }
+    }
+}
+
+const fn granted_code(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+    }
+}
+
+impl Mqtt {
+    /// Ends the filter in progress, all of whose links have answered. After the last one the record
+    /// of the session is stored, if it outlives the connection, and the packet is answered.
+    pub(in crate::shard) fn next_filter(&mut self) -> Option<Step> {
+        let answering = self.answering.front_mut()?;
+        if let Some(current) = answering.current.take() {
+            let failed = !current.accepted && current.is_new;
+            let refusal = current.refusal.filter(|_| failed);
+            if let Some(filter) = self.filters.get(&current.text).filter(|_| !failed) {
+                self.reads.subscribed(&current.text, filter.options.retain_handling, current.is_new);
+            }
+            answering.codes.push(refusal.unwrap_or_else(|| granted_code(current.granted)));
+            if failed {
+                self.filters.remove(&current.text);
+            }
+        }
+        let persists = self.session.persists();
+        let answering = self.answering.front_mut()?;
+        if !answering.filters.is_empty() {
+            return Some(Step::Filter);
+        }
+        if persists {
+            return (!std::mem::replace(&mut answering.stores, true)).then_some(Step::StoreSubscriptions);
+        }
+        self.answer_subscribe(true);
+        None
+    }
+
+    /// Answers the SUBSCRIBE in progress. `stored`: the record of the session has its filters.
+    pub(in crate::shard) fn answer_subscribe(&mut self, stored: bool) {
+        let Some(mut answering) = self.answering.pop_front() else { return };
+        if !stored {
+            answering.codes.fill(ReasonCode::UnspecifiedError);
+        }
+        // An error means that the connection has ended in the meantime.
+        let _ = self.machine.answer_subscribe(answering.packet_id, &answering.codes, "");
+    }
+
+    /// Adds a link of a filter to an address.
+    pub(in crate::shard) fn add_link(&mut self, filter: &Arc<str>, entry: &Arc<AddressEntry>) {
+        let at = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        if at == self.links.len() {
+            self.links.push(None);
+        }
+        self.links[at] = Some(SubscriptionLink {
+            filter: Arc::clone(filter),
+            entry: Arc::clone(entry),
+            parts: Vec::new(),
+            delivered: 0,
+            attached: false,
+        });
+        self.attaches.push_back(LinkId((at + FIRST_SUBSCRIPTION) as u32));
+    }
+
+    /// The links of a filter.
+    pub(in crate::shard) fn links_of(&self, filter: &str) -> Vec<LinkId> {
+        let numbered = self.links.iter().enumerate();
+        let of_it = numbered.filter(|(_, link)| link.as_ref().is_some_and(|link| *link.filter == *filter));
+        of_it.map(|(at, _)| LinkId((at + FIRST_SUBSCRIPTION) as u32)).collect()
+    }
+
+    pub(in crate::shard) fn is_at(&self, filter: &str, entry: &AddressEntry) -> bool {
+        let mut links = self.links.iter().flatten();
+        links.any(|link| *link.filter == *filter && link.entry.key == entry.key)
+    }
+}

@@ -1,0 +1,175 @@
+//! The session of a client as its connection knows it: its record, and what waits for that.
+
+use enmasse_amqp::types::{Error, condition};
+use enmasse_mqtt::codec::{PacketId, ReasonCode};
+use enmasse_mqtt::connection::InFlight;
+use enmasse_mqtt::session::{Session, StoredSubscription, StoredWill};
+use enmasse_mqtt::topic::Filter;
+
+use super::filters::FilterState;
+use super::links::Fate;
+use super::steps::Step;
+use super::{Mqtt, codes, message};
+use crate::core::Delivery;
+
+/// Records requested at once; there are seldom more than two.
+pub(in crate::shard) const BATCH: u32 = 64;
+
+/// What a connection knows of its session.
+#[derive(Default)]
+pub(in crate::shard) struct SessionState {
+    /// seconds for which it outlives the connection; 0: it ends with it
+    pub(in crate::shard) expiry_s: u32,
+    /// deliveries of records, the last of which is in force
+    pub(in crate::shard) tokens: Vec<u64>,
+    /// deliveries of former records, to be settled
+    pub(in crate::shard) superseded: Vec<u64>,
+    /// the record in force, until it was read
+    pub(in crate::shard) found: Option<Session>,
+    /// the received parts of a record
+    pub(in crate::shard) parts: Vec<u8>,
+    /// records of the batch so far
+    pub(in crate::shard) delivered: u32,
+    /// the link to the record is attached
+    pub(in crate::shard) is_recorded: bool,
+    /// the subscriptions of a former session are about to be ended
+    pub(in crate::shard) discards: bool,
+    /// published if the connection ends otherwise than by the client's DISCONNECT
+    pub(in crate::shard) will: Option<Box<StoredWill>>,
+    /// the record has the will
+    pub(in crate::shard) stored_will: bool,
+    /// packet ids of QoS 2 that its last connection left behind
+    pub(in crate::shard) left: InFlight,
+    /// those that this connection continues with
+    pub(in crate::shard) resumed: InFlight,
+}
+
+/// What waits until a record is on disk.
+#[derive(Debug)]
+pub(in crate::shard) enum After {
+    /// nothing
+    Nothing,
+    /// CONNACK
+    Connect,
+    /// SUBACK of the SUBSCRIBE in progress
+    Subscribe,
+    /// UNSUBACK
+    Unsubscribe { packet_id: PacketId, codes: Vec<ReasonCode> },
+}
+
+impl SessionState {
+    /// Whether its subscriptions are those of a session that has or will have a record.
+    pub(in crate::shard) fn is_durable(&self) -> bool {
+        self.expiry_s > 0 || self.discards
+    }
+
+    /// Whether it is kept when the connection ends.
+    pub(in crate::shard) fn persists(&self) -> bool {
+        self.expiry_s > 0 && self.is_recorded
+    }
+
+    pub(in crate::shard) fn take_superseded(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.superseded)
+    }
+
+    pub(in crate::shard) fn take_tokens(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.tokens)
+    }
+
+    pub(in crate::shard) fn credit(&self) -> u32 {
+        if self.is_recorded { BATCH } else { 0 }
+    }
+}
+
+impl Mqtt {
+    /// The present state of the session, for its record.
+    pub(in crate::shard) fn record(&self) -> Session {
+        let subscription = |(text, filter): (&std::sync::Arc<str>, &FilterState)| StoredSubscription {
+            filter: text.to_string(),
+            options: filter.options,
+            subscription_id: filter.id,
+        };
+        Session {
+            expiry_s: self.session.expiry_s,
+            subscriptions: self.filters.iter().map(subscription).collect(),
+            in_flight: self.session.left.clone(),
+            will: self.session.will.as_deref().cloned(),
+        }
+    }
+
+    /// Takes a record of the session.
+    pub(in crate::shard) fn take_record(&mut self, delivery: &Delivery<'_>) -> Fate {
+        let session = &mut self.session;
+        if delivery.first {
+            session.delivered += 1;
+            session.parts.clear();
+        }
+        if delivery.aborted {
+            return Fate::Pending;
+        }
+        session.parts.extend_from_slice(delivery.payload);
+        if delivery.more {
+            return Fate::Pending;
+        }
+        let parts = std::mem::take(&mut session.parts);
+        let message = message::decode(&parts);
+        let Ok(found) = Session::decode(&message.payload.concat()) else { return Fate::Done };
+        session.found = Some(found);
+        session.superseded.append(&mut session.tokens);
+        session.tokens.extend(delivery.token);
+        Fate::Pending
+    }
+
+    /// The link to the record is attached.
+    pub(in crate::shard) fn record_accepted(&mut self) {
+        self.session.is_recorded = true;
+        if let Some(login) = &mut self.login {
+            login.record_accepted();
+        }
+    }
+
+    /// There is no record, or it cannot be kept.
+    pub(in crate::shard) fn record_refused(&mut self, error: &Error) {
+        let Some(login) = &mut self.login else { return };
+        match login.is_recalling() {
+            true if error.condition == condition::NOT_FOUND => login.set_step(Step::Resume),
+            true => self.refuse_login(ReasonCode::ServerBusy),
+            false => self.refuse_login(codes::closed(error)),
+        }
+    }
+
+    /// All records are read.
+    pub(in crate::shard) fn record_drained(&mut self) {
+        if let Some(login) = &mut self.login {
+            login.set_step(if self.session.delivered >= BATCH { Step::ReadRecord } else { Step::Resume });
+        }
+    }
+
+    /// A record is on disk, or was refused.
+    pub(in crate::shard) fn recorded(&mut self, after: After, stored: bool) {
+        match after {
+            After::Nothing => {}
+            After::Connect if stored => {
+                if let Some(login) = &mut self.login {
+                    login.set_step(Step::Accept);
+                }
+            }
+            After::Connect => self.refuse_login(ReasonCode::ServerUnavailable),
+            After::Subscribe => self.answer_subscribe(stored),
+            After::Unsubscribe { packet_id, codes } => {
+                // An error means that the connection has ended in the meantime.
+                let _ = self.machine.answer_unsubscribe(packet_id, &codes, "");
+            }
+        }
+    }
+
+    /// Adds the filters of a record.
+    pub(in crate::shard) fn restore(&mut self, record: &Session) {
+        for subscription in &record.subscriptions {
+            if let Ok(filter) = Filter::parse(&subscription.filter) {
+                let state = FilterState::new(&filter, subscription.options, subscription.subscription_id);
+                self.filters.insert(subscription.filter.as_str().into(), state);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Clients of MQTT: their packets as links, deliveries and outcomes of the shard
+//! (`docs/decisions/0095-mqtt-connections.md`). `mqtt` has the state of each connection.
+//!
+//! `input` handles packets and continues what they have begun, `login` CONNECT, `publishing`
+//! messages, `subscribing` filters, `retained` retained messages, `sessions` what outlives a
+//! connection, and `absent` those whose connection has ended.
+
+mod absent;
+mod input;
+mod login;
+mod publishing;
+mod retained;
+mod sessions;
+mod subscribing;
+
+pub(super) use absent::AbsentSessions;

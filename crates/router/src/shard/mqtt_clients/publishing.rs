@@ -1,0 +1,128 @@
+//! PUBLISH of a client as a delivery of its link to the anonymous terminus, and its will.
+
+use enmasse_amqp::connection;
+use enmasse_amqp::types::{Error, condition};
+use enmasse_mqtt::codec::{PacketId, QoS};
+use enmasse_mqtt::connection::{Incoming, TopicName};
+use enmasse_mqtt::session::StoredWill;
+
+use crate::core::{AddressKind, AttachmentId};
+use crate::shard::mqtt::codes::{self, Answer};
+use crate::shard::mqtt::{PUBLISHER, Publication, message, reads};
+use crate::shard::{ConnId, DYNAMIC_PREFIX, Shard};
+
+impl Shard {
+    /// Publishes the will of a client whose connection ends otherwise than by its own DISCONNECT
+    /// [5: 3.1.2-8]. A delayed one stays in the session, whose end it does not outlive.
+    pub(in crate::shard) fn publish_will(&mut self, id: ConnId) {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let is_delayed = |will: &StoredWill| will.delay_s > 0 && mqtt.session.persists() && mqtt.visit.is_none();
+        if mqtt.session.will.as_deref().is_some_and(is_delayed) {
+            return;
+        }
+        let Some(will) = mqtt.session.will.take() else { return };
+        // Its acknowledgement has no receiver: it is published like a message of QoS 0 or 1.
+        self.publish_mqtt(
+            id,
+            &Incoming {
+                topic: TopicName::Named(&will.topic),
+                dup: false,
+                qos: will.qos,
+                retain: will.retain,
+                packet_id: None,
+                properties: will.publish_properties(),
+                payload: &will.payload,
+            },
+        );
+    }
+
+    /// Passes a message to its address, as a delivery of the link to the anonymous terminus.
+    pub(super) fn publish_mqtt(&mut self, id: ConnId, publish: &Incoming<'_>) {
+        let topic = &*publish.topic;
+        let reserved = topic.starts_with('$') && !topic.starts_with(DYNAMIC_PREFIX);
+        let route = match self.mqtt(id) {
+            Some(mqtt) if mqtt.sheds => {
+                let what = "the address is full, and its consumers are too slow: publish again later";
+                Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+            }
+            Some(_) if reserved => {
+                Err(Error::new(condition::NOT_FOUND, "topics that begin with $ are the node's own: choose another"))
+            }
+            Some(_) => self.route_to(id, PUBLISHER, topic),
+            None => return,
+        };
+        let (attachment, home) = match route {
+            Ok(route) => (route.attachment, route.home),
+            Err(error) => return self.refuse_publication(id, publish.packet_id, &error),
+        };
+        let settled = publish.qos == QoS::AtMostOnce;
+        let kind = self.fabric.attachments.get_mut(attachment).map(|attachment| {
+            attachment.unanswered += u32::from(!settled);
+            attachment.kind
+        });
+        let kind = kind.unwrap_or(AddressKind::Topic);
+        let retained = self.retained_entry(id).filter(|_| publish.retain && reads::keeps(kind));
+        let publication = publish.packet_id.map(|packet_id| Publication::new(packet_id, kind, retained.is_some()));
+        let delivery_id = self.note_publication(id, publication);
+        let mut sections = std::mem::take(&mut self.sections);
+        sections.clear();
+        message::encode(&mut sections, publish);
+        self.pass_publication(id, (attachment, home), delivery_id, settled, &sections);
+        self.sections = sections;
+        if let Some(entry) = retained {
+            self.retain(id, publish, &entry, delivery_id);
+        }
+    }
+
+    /// Passes the sections of a publication to the home of its address.
+    pub(super) fn pass_publication(
+        &mut self,
+        id: ConnId,
+        (attachment, home): (AttachmentId, u16),
+        delivery_id: u32,
+        settled: bool,
+        sections: &[u8],
+    ) {
+        let incoming = connection::Incoming {
+            link: PUBLISHER,
+            delivery_id,
+            first: true,
+            more: false,
+            aborted: false,
+            settled,
+            message_format: 0,
+            payload: sections,
+            tag: &[],
+            resume: false,
+            state: None,
+        };
+        let conn = &mut self.fabric.conns[id.key()];
+        conn.pacing.carried.count_received(true, sections.len());
+        let held = conn.holds > 0;
+        if held {
+            self.fabric.count_held(id.key, PUBLISHER.0, sections.len());
+        }
+        self.deliver(attachment, home, &incoming);
+        if held {
+            self.fabric.update_hold_back_pressure(id.key);
+        }
+    }
+
+    /// Numbers a publication, and remembers it until its outcome if that is its acknowledgement.
+    pub(super) fn note_publication(&mut self, id: ConnId, publication: Option<Publication>) -> u32 {
+        let Some(mqtt) = self.mqtt(id) else { return 0 };
+        mqtt.publication = mqtt.publication.wrapping_add(2);
+        if let Some(publication) = publication {
+            mqtt.publications.insert(mqtt.publication / 2, publication);
+        }
+        mqtt.publication
+    }
+
+    /// Refuses a publication before it has reached an address.
+    fn refuse_publication(&mut self, id: ConnId, packet_id: Option<PacketId>, error: &Error) {
+        let answer: Answer = codes::refused_publish(error);
+        if let (Some(packet_id), Some(mqtt)) = (packet_id, self.mqtt(id)) {
+            mqtt.answer_publish(packet_id, &answer);
+        }
+    }
+}

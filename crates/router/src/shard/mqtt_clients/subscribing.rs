@@ -1,0 +1,181 @@
+//! SUBSCRIBE and UNSUBSCRIBE (3.8 to 3.11): filters as links.
+//!
+//! A filter has one link for each address that it covers, so that each address has its own order,
+//! its own credit and, in a persistent session, its own subscription in the journal. The filters of
+//! one packet are handled in order, and so are the links of one filter; later packets wait.
+
+use std::sync::Arc;
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::{Error, Role, condition};
+use enmasse_mqtt::codec::{QoS, ReasonCode, Subscribe, Unsubscribe};
+use enmasse_mqtt::topic::Filter;
+
+use super::sessions::record_name;
+use crate::core::{AddressKind, Ending};
+use crate::shard::departing::Departure;
+use crate::shard::mqtt::codes::refused_subscription;
+use crate::shard::mqtt::filters::{Answering, CurrentFilter, FilterState};
+use crate::shard::mqtt::record::After;
+use crate::shard::{ConnId, Shard};
+use crate::table::AddressEntry;
+
+/// Filters of one connection; a client with more has a link for each anyway.
+const FILTERS_MAX: usize = 65_536;
+
+impl Shard {
+    pub(super) fn subscribe_mqtt(&mut self, id: ConnId, subscribe: &Subscribe<'_>) {
+        if let Some(mqtt) = self.mqtt(id) {
+            mqtt.answering.push_back(Answering::new(subscribe));
+        }
+    }
+
+    /// Begins the next filter of the SUBSCRIBE in progress.
+    pub(super) fn begin_filter(&mut self, id: ConnId) {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let Some(answering) = mqtt.answering.front_mut() else { return };
+        let Some((text, options)) = answering.filters.pop_front() else { return };
+        let subscription_id = answering.id;
+        let covered = match Filter::parse(&text) {
+            Ok(filter) => {
+                let state = FilterState::new(&filter, options, subscription_id);
+                self.covered(id, &state).map(|entries| (state, entries)).map_err(|error| refused_subscription(&error))
+            }
+            Err(_) => Err(ReasonCode::TopicFilterInvalid),
+        };
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let known = mqtt.filters.get(&*text).is_some();
+        let covered = covered.and_then(|covered| {
+            let full = !known && mqtt.filters.len() >= FILTERS_MAX;
+            if full { Err(ReasonCode::QuotaExceeded) } else { Ok(covered) }
+        });
+        match covered {
+            Ok((state, entries)) => self.attach_filter(id, &text.into(), state, &entries),
+            Err(code) => {
+                if let Some(answering) = mqtt.answering.front_mut() {
+                    answering.codes.push(code);
+                }
+            }
+        }
+    }
+
+    /// Attaches a filter to the addresses that it covers. A filter that is subscribed again has new
+    /// options [5: 3.8.4-3]; its links stay, unless the options concern their addresses.
+    fn attach_filter(&mut self, id: ConnId, text: &Arc<str>, state: FilterState, entries: &[Arc<AddressEntry>]) {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let before = mqtt.filters.get(text).map(|before| before.options);
+        let moved = before.filter(|before| {
+            before.no_local != state.options.no_local
+                || (before.qos == QoS::AtMostOnce) != (state.options.qos == QoS::AtMostOnce)
+        });
+        if moved.is_some() {
+            self.end_links(id, text);
+        }
+        let Some(mqtt) = self.mqtt(id) else { return };
+        if let Some(answering) = mqtt.answering.front_mut() {
+            answering.current = Some(CurrentFilter {
+                text: Arc::clone(text),
+                granted: state.options.qos,
+                is_new: before.is_none(),
+                accepted: false,
+                refusal: None,
+            });
+        }
+        mqtt.filters.insert(Arc::clone(text), state);
+        for entry in entries {
+            if !mqtt.is_at(text, entry) {
+                mqtt.add_link(text, entry);
+            }
+        }
+    }
+
+    /// The addresses that a filter covers, if the client may receive from it: topics, multicasts
+    /// and streams by wildcards, any address by its exact name.
+    fn covered(&self, id: ConnId, state: &FilterState) -> Result<Vec<Arc<AddressEntry>>, Error> {
+        let conn = &self.fabric.conns[id.key()];
+        let entries = self.permitted(conn, Role::Receiver, &state.name)?;
+        if state.group.is_some()
+            && entries.iter().any(|entry| matches!(entry.kind, AddressKind::Multicast | AddressKind::Stream))
+        {
+            let what = "a shared subscription needs a topic, a queue or an anycast address";
+            return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+        }
+        Ok(entries)
+    }
+
+    /// Attaches a link of a filter to its address.
+    pub(super) fn begin_attach(&mut self, id: ConnId, link: LinkId) {
+        let conn = &self.fabric.conns[id.key()];
+        let Some(mqtt) = conn.machine.mqtt() else { return };
+        let Some(state) = mqtt.link(link) else { return };
+        let Some(filter) = mqtt.filters.get(&state.filter) else { return };
+        let session = mqtt.session.is_durable().then(|| record_name(conn.user()));
+        let attach = filter.attach(&state.filter, &state.entry, session.as_deref());
+        self.attach_mqtt(id, link, Box::new(attach));
+    }
+
+    /// Attaches the links of filters with wildcards to addresses of a new table.
+    pub(in crate::shard) fn widen_mqtt(&mut self, id: ConnId) {
+        if self.mqtt(id).is_some_and(|mqtt| mqtt.login.is_none()) {
+            self.widen_filters(id);
+        }
+    }
+
+    /// Attaches each filter to the addresses that it covers and is not attached to.
+    pub(super) fn widen_filters(&mut self, id: ConnId) {
+        let Some(mqtt) = self.mqtt(id).filter(|mqtt| !mqtt.filters.is_empty()) else { return };
+        let filters: Vec<Arc<str>> = mqtt.filters.keys().cloned().collect();
+        for text in filters {
+            let Some(state) = self.mqtt(id).and_then(|mqtt| mqtt.filters.get(&text)) else { continue };
+            let name = Arc::clone(&state.name);
+            let conn = &self.fabric.conns[id.key()];
+            let entries = self.permitted(conn, Role::Receiver, &name).unwrap_or_default();
+            let Some(mqtt) = self.mqtt(id) else { return };
+            for entry in &entries {
+                if !mqtt.is_at(&text, entry) {
+                    mqtt.add_link(&text, entry);
+                }
+            }
+        }
+        self.fabric.mark(id.key);
+    }
+
+    pub(super) fn unsubscribe_mqtt(&mut self, id: ConnId, unsubscribe: &Unsubscribe<'_>) {
+        let mut codes = Vec::new();
+        for text in unsubscribe.filters() {
+            let known = self.mqtt(id).is_some_and(|mqtt| mqtt.filters.contains_key(text));
+            if known {
+                self.end_links(id, text);
+                if let Some(mqtt) = self.mqtt(id) {
+                    mqtt.filters.remove(text);
+                }
+            }
+            let invalid = Filter::parse(text).is_err();
+            codes.push(match known {
+                true => ReasonCode::Success,
+                false if invalid => ReasonCode::TopicFilterInvalid,
+                false => ReasonCode::NoSubscriptionExisted,
+            });
+        }
+        let Some(mqtt) = self.mqtt(id) else { return };
+        if mqtt.session.persists() {
+            return self.store_record(id, After::Unsubscribe { packet_id: unsubscribe.packet_id, codes });
+        }
+        // An error means that the connection has ended in the meantime.
+        let _ = mqtt.machine.answer_unsubscribe(unsubscribe.packet_id, &codes, "");
+    }
+
+    /// Ends the links of a filter, and their subscriptions.
+    pub(super) fn end_links(&mut self, id: ConnId, filter: &str) {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let links = mqtt.links_of(filter);
+        self.release(id, &links, &Departure::silent(Ending::ByClient, true));
+        if let Some(mqtt) = self.mqtt(id) {
+            mqtt.attaches.retain(|link| !links.contains(link));
+            mqtt.grants.retain(|link| !links.contains(link));
+            for link in links {
+                mqtt.take_link(link);
+            }
+        }
+    }
+}
