@@ -310,10 +310,11 @@ impl Shard {
         }
     }
 
-    /// Whether deliveries or attachments of links that have ended wait for the next turn.
+    /// Whether work waits for the next turn: deliveries or attachments of links that have ended, or
+    /// packets of MQTT.
     #[must_use]
     pub fn has_departures(&self) -> bool {
-        !self.departures.waiting.is_empty()
+        !self.departures.waiting.is_empty() || !self.fabric.unfinished.is_empty() || self.absent.has_left()
     }
 
     /// Ends the dynamic nodes of a connection that `which` selects.

@@ -33,6 +33,8 @@ pub(super) struct Fabric {
     pub(super) partial_deliveries: PartialDeliveries,
     /// keys of connections with work for the driver
     pub(super) dirty: Vec<u32>,
+    /// keys of connections of MQTT with work for the next turn
+    pub(super) unfinished: Vec<u32>,
     /// deliveries sent settled, because their links require it, whose producers wait for an outcome
     pub(super) sent_settled: Vec<u64>,
     /// deliveries larger than their receivers allow
@@ -67,6 +69,7 @@ impl Fabric {
             outboxes: (0..count).map(|_| CommandBatch::default()).collect(),
             partial_deliveries: PartialDeliveries::default(),
             dirty: Vec::new(),
+            unfinished: Vec::new(),
             sent_settled: Vec::new(),
             too_large: Vec::new(),
             refused: Vec::new(),

@@ -56,14 +56,6 @@ impl Machine {
         }
     }
 
-    #[inline]
-    pub(super) fn flush(&mut self, now: Time) {
-        match self {
-            Self::Amqp(machine) => machine.flush(now),
-            Self::Mqtt(_) => {}
-        }
-    }
-
     pub(super) fn sasl_challenge(&mut self, challenge: Vec<u8>) {
         match self {
             Self::Amqp(machine) => machine.sasl_challenge(challenge),

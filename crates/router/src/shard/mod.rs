@@ -595,7 +595,10 @@ impl Shard {
             let key = self.fabric.dirty[index];
             self.fabric.update_pacing(now, key);
             if let Some(conn) = self.fabric.conns.get_mut(key as usize) {
-                conn.machine.flush(now);
+                match &mut conn.machine {
+                    Machine::Amqp(machine) => machine.flush(now),
+                    Machine::Mqtt(_) => self.note_unfinished(key),
+                }
             }
         }
     }

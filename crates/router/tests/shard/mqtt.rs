@@ -131,13 +131,39 @@ fn unknown_topics_and_filters_are_answered_with_the_codes_of_the_contracts() {
         ("nowhere", ReasonCode::TopicNameInvalid),
         ("$SYS/x", ReasonCode::TopicNameInvalid),
         ("multicast", ReasonCode::NoMatchingSubscribers),
-        ("anycast", ReasonCode::QuotaExceeded),
     ] {
         publish(&mut net, one, topic, b"x", 1);
         assert_eq!(answers(&mut net, one).0, [("puback", code.as_u8())], "{topic}");
     }
     assert_eq!(subscribe(&mut net, one, "nowhere/#"), ReasonCode::TopicFilterInvalid.as_u8());
     assert_eq!(subscribe(&mut net, one, "anycast"), ReasonCode::GrantedQoS1.as_u8());
+}
+
+#[test]
+fn publication_waits_for_a_consumer_of_its_anycast_address() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let one = device(&mut net, producer, "one");
+        publish(&mut net, one, "anycast", b"first", 1);
+        publish(&mut net, one, "anycast", b"second", 2);
+        net.pass(1_000);
+        assert_eq!(answers(&mut net, one).0, []);
+        let receiver = pinned(&mut net, consumer);
+        let into = net.receiver(receiver, "anycast", 10);
+        net.pass(1_000);
+        let messages = net.messages(receiver);
+        assert_eq!(messages.len(), 2);
+        net.settle(receiver, into, messages[0].0, &accepted());
+        assert_eq!(answers(&mut net, one).0, [("puback", ReasonCode::Success.as_u8())]);
+        net.settle(receiver, into, messages[1].0, &accepted());
+        net.detach(receiver, into);
+        publish(&mut net, one, "anycast", b"third", 3);
+        answers(&mut net, one);
+        for _ in 0..200 {
+            net.pass(100);
+        }
+        assert_eq!(answers(&mut net, one).0, [("puback", ReasonCode::QuotaExceeded.as_u8())]);
+    }
 }
 
 #[test]

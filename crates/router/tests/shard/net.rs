@@ -191,6 +191,12 @@ impl Net {
                 self.shards[shard].timeout(self.now, id);
             }
         }
+        for device in 0..self.devices.len() {
+            let (shard, id) = self.devices[device].server;
+            if self.shards[shard].next_timeout(id).is_some_and(|due| due <= self.now) {
+                self.shards[shard].timeout(self.now, id);
+            }
+        }
         self.run();
     }
 

@@ -50,6 +50,13 @@ pub(in crate::shard) use links::{Fate, MQTT_PREFIX, PUBLISHER, RECORD, RETAINED,
 
 /// Deliveries that an address may have on their way to one subscription.
 pub(in crate::shard) const CREDIT: u32 = 256;
+/// Interval of passing a publication to an anycast address without a consumer, in milliseconds.
+const RETRY_MS: u64 = 100;
+/// How long a publication waits for a consumer of its anycast address (`docs/contracts.md` 10), in
+/// milliseconds.
+pub(in crate::shard) const CONSUMER_WAIT_MS: u64 = 10_000;
+/// Bytes of publications that may wait for consumers, of one client.
+pub(in crate::shard) const WAITING_BYTES_MAX: usize = 1 << 20;
 /// How long the client's publications are not read while an address holds them back; then they are
 /// refused, so that its acknowledgements are read again (`docs/contracts.md` 10).
 pub(in crate::shard) const HELD_MS: u64 = 10_000;
@@ -87,6 +94,10 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) sent: u64,
     /// the beginning of a packet that is larger than what the driver keeps
     pub(in crate::shard) partial: Vec<u8>,
+    /// publications to be passed to their address again, by time
+    pub(in crate::shard) retries: VecDeque<(Time, u32)>,
+    /// bytes of publications that may wait for a consumer
+    pub(in crate::shard) waiting_bytes: usize,
     /// since when an address holds the publications back
     pub(in crate::shard) held_since: Option<Time>,
     /// publications are refused while they are held back
@@ -110,6 +121,16 @@ pub(in crate::shard) struct Publication {
     pub(in crate::shard) left: u8,
     /// the answer so far
     pub(in crate::shard) answer: Answer,
+    /// set if it may wait for a consumer
+    pub(in crate::shard) waiting: Option<Box<Waiting>>,
+}
+
+/// A publication to an anycast address, kept until a consumer takes it.
+pub(in crate::shard) struct Waiting {
+    pub(in crate::shard) topic: Box<str>,
+    pub(in crate::shard) sections: Vec<u8>,
+    /// when it is refused
+    pub(in crate::shard) until: Time,
 }
 
 /// What follows the outcomes of a publication.
@@ -124,11 +145,17 @@ impl Publication {
     /// `retained`: a copy goes to the retained messages.
     pub(in crate::shard) fn new(packet_id: PacketId, kind: AddressKind, retained: bool) -> Self {
         let left = 1 + u8::from(retained);
-        Self { completion: Completion::Answer(packet_id), kind, left, answer: Answer::SUCCESS }
+        Self { completion: Completion::Answer(packet_id), kind, left, answer: Answer::SUCCESS, waiting: None }
     }
 
     pub(in crate::shard) fn of_record(after: After) -> Self {
-        Self { completion: Completion::Record(after), kind: AddressKind::Topic, left: 1, answer: Answer::SUCCESS }
+        Self {
+            completion: Completion::Record(after),
+            kind: AddressKind::Topic,
+            left: 1,
+            answer: Answer::SUCCESS,
+            waiting: None,
+        }
     }
 }
 
@@ -163,6 +190,8 @@ impl Mqtt {
             unacknowledged: HashMap::new(),
             sent: 0,
             partial: Vec::new(),
+            retries: VecDeque::new(),
+            waiting_bytes: 0,
             held_since: None,
             sheds: false,
             is_paused: false,
@@ -194,6 +223,12 @@ impl Mqtt {
         if let Some(link) = self.attaches.pop_front() {
             return Some(Step::Attach(link));
         }
+        if let Some((at, delivery_id)) = self.retries.front().copied()
+            && at <= self.now
+        {
+            self.retries.pop_front();
+            return Some(Step::Publish(delivery_id));
+        }
         if let Some(login) = &mut self.login {
             return login.next_step();
         }
@@ -213,8 +248,9 @@ impl Mqtt {
 
     /// Whether work can continue without input.
     pub(in crate::shard) fn has_work(&self) -> bool {
-        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || !self.answering.is_empty();
-        let steps = steps || self.reads.has_step();
+        let answers = self.answering.front().is_some_and(|answering| !answering.stores);
+        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || answers;
+        let steps = steps || self.reads.has_step() || self.retries.front().is_some_and(|(at, _)| *at <= self.now);
         !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
     }
 
@@ -336,15 +372,23 @@ impl Mqtt {
     pub(in crate::shard) fn settle(&mut self, delivery_id: u32, outcome: &Outcome) {
         self.is_blocked = false;
         let is_copy = delivery_id % 2 == 1;
+        let now = self.now;
         let Some(publication) = self.publications.get_mut(&(delivery_id / 2)) else { return };
+        let may_wait = publication.waiting.as_ref().is_some_and(|waiting| waiting.until > now);
+        if *outcome == Outcome::Released && may_wait {
+            // There is no consumer now.
+            return self.retries.push_back((now.plus_millis(RETRY_MS), delivery_id));
+        }
         let answer = codes::settled_publish(outcome, if is_copy { AddressKind::Queue } else { publication.kind });
         if !publication.answer.code.is_error() && answer != Answer::SUCCESS {
             publication.answer = answer;
         }
         publication.left -= 1;
         if publication.left == 0
-            && let Some(Publication { completion, answer, .. }) = self.publications.remove(&(delivery_id / 2))
+            && let Some(gone) = self.publications.remove(&(delivery_id / 2))
         {
+            let Publication { completion, answer, waiting, .. } = gone;
+            self.waiting_bytes -= waiting.map_or(0, |waiting| waiting.sections.len());
             match completion {
                 Completion::Answer(packet_id) => self.answer_publish(packet_id, &answer),
                 Completion::Record(after) => self.recorded(after, answer == Answer::SUCCESS),
@@ -378,7 +422,8 @@ impl Mqtt {
 
     pub(in crate::shard) fn poll_timeout(&self) -> Option<Time> {
         let shed = self.held_since.filter(|_| !self.sheds).map(|since| since.plus_millis(HELD_MS));
-        [self.machine.poll_timeout(), shed].into_iter().flatten().min()
+        let retry = self.retries.front().map(|(at, _)| *at);
+        [self.machine.poll_timeout(), shed, retry].into_iter().flatten().min()
     }
 
     pub(in crate::shard) fn handle_timeout(&mut self, now: Time) {

@@ -24,6 +24,8 @@ pub(in crate::shard) enum Step {
     StoreRecord,
     /// answer CONNECT
     Accept,
+    /// pass a publication to its address again
+    Publish(u32),
     /// store the record with the subscriptions of a SUBSCRIBE
     StoreSubscriptions,
     /// handle the next filter of a SUBSCRIBE

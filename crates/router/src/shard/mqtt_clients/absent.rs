@@ -51,6 +51,11 @@ impl AbsentSessions {
         self.due.insert((at, self.number), absent);
     }
 
+    /// Whether visits are over whose connections are there.
+    pub(in crate::shard) fn has_left(&self) -> bool {
+        !self.done.is_empty()
+    }
+
     /// The time of the next visit.
     pub(in crate::shard) fn next(&self) -> Option<Time> {
         self.due.first_key_value().map(|((at, _), _)| *at)

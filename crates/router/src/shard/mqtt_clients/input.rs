@@ -98,6 +98,9 @@ impl Shard {
 
     /// Continues the work of connections of this turn that waits for nothing.
     pub(in crate::shard) fn continue_mqtt(&mut self) {
+        while let Some(key) = self.fabric.unfinished.pop() {
+            self.fabric.mark(key);
+        }
         for at in 0..self.fabric.dirty.len() {
             let key = self.fabric.dirty[at];
             let conn = self.fabric.conns.get(key as usize);
@@ -105,6 +108,14 @@ impl Shard {
                 self.fabric.work = Work::default();
                 self.input_mqtt(self.id(key), &[], u64::MAX);
             }
+        }
+    }
+
+    /// Notes connections of this turn with work that the next turn continues.
+    pub(in crate::shard) fn note_unfinished(&mut self, key: u32) {
+        let conn = self.fabric.conns.get(key as usize);
+        if conn.is_some_and(|conn| !conn.waits() && conn.machine.mqtt().is_some_and(Mqtt::has_work)) {
+            self.fabric.unfinished.push(key);
         }
     }
 
@@ -131,6 +142,7 @@ impl Shard {
                 }
                 self.fabric.mark(id.key);
             }
+            Step::Publish(delivery_id) => self.publish_again(id, delivery_id),
             Step::StoreSubscriptions => self.store_record(id, After::Subscribe),
             Step::Filter => self.begin_filter(id),
             Step::Attach(link) => self.begin_attach(id, link),

@@ -1,14 +1,14 @@
 //! PUBLISH of a client as a delivery of its link to the anonymous terminus, and its will.
 
 use enmasse_amqp::connection;
-use enmasse_amqp::types::{Error, condition};
+use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_mqtt::codec::{PacketId, QoS};
 use enmasse_mqtt::connection::{Incoming, TopicName};
 use enmasse_mqtt::session::StoredWill;
 
 use crate::core::{AddressKind, AttachmentId};
 use crate::shard::mqtt::codes::{self, Answer};
-use crate::shard::mqtt::{PUBLISHER, Publication, message, reads};
+use crate::shard::mqtt::{CONSUMER_WAIT_MS, PUBLISHER, Publication, WAITING_BYTES_MAX, Waiting, message, reads};
 use crate::shard::{ConnId, DYNAMIC_PREFIX, Shard};
 
 impl Shard {
@@ -62,15 +62,52 @@ impl Shard {
         });
         let kind = kind.unwrap_or(AddressKind::Topic);
         let retained = self.retained_entry(id).filter(|_| publish.retain && reads::keeps(kind));
-        let publication = publish.packet_id.map(|packet_id| Publication::new(packet_id, kind, retained.is_some()));
-        let delivery_id = self.note_publication(id, publication);
         let mut sections = std::mem::take(&mut self.sections);
         sections.clear();
         message::encode(&mut sections, publish);
+        let publication = publish.packet_id.map(|packet_id| Publication::new(packet_id, kind, retained.is_some()));
+        let delivery_id = self.note_publication(id, publication);
+        if kind == AddressKind::Anycast && !settled {
+            self.keep_publication(id, delivery_id, topic, &sections);
+        }
         self.pass_publication(id, (attachment, home), delivery_id, settled, &sections);
         self.sections = sections;
         if let Some(entry) = retained {
             self.retain(id, publish, &entry, delivery_id);
+        }
+    }
+
+    /// Keeps a publication to an anycast address, so that it can wait for a consumer.
+    fn keep_publication(&mut self, id: ConnId, delivery_id: u32, topic: &str, sections: &[u8]) {
+        let until = self.fabric.now.plus_millis(CONSUMER_WAIT_MS);
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let bytes = mqtt.waiting_bytes + sections.len();
+        if let Some(publication) = mqtt.publications.get_mut(&(delivery_id / 2)).filter(|_| bytes <= WAITING_BYTES_MAX)
+        {
+            let waiting = Waiting { topic: topic.into(), sections: sections.to_vec(), until };
+            publication.waiting = Some(Box::new(waiting));
+            mqtt.waiting_bytes = bytes;
+        }
+    }
+
+    /// Passes a publication that waits for a consumer to its address again.
+    pub(super) fn publish_again(&mut self, id: ConnId, delivery_id: u32) {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let publication = mqtt.publications.get(&(delivery_id / 2));
+        let Some(waiting) = publication.and_then(|publication| publication.waiting.as_deref()) else { return };
+        let (topic, sections) = (waiting.topic.clone(), waiting.sections.clone());
+        match self.route_to(id, PUBLISHER, &topic) {
+            Ok(route) => {
+                if let Some(attachment) = self.fabric.attachments.get_mut(route.attachment) {
+                    attachment.unanswered += 1;
+                }
+                self.pass_publication(id, (route.attachment, route.home), delivery_id, false, &sections);
+            }
+            Err(error) => {
+                if let Some(mqtt) = self.mqtt(id) {
+                    mqtt.settle(delivery_id, &Outcome::Rejected(Some(Box::new(error))));
+                }
+            }
         }
     }
 
