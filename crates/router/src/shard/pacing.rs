@@ -74,6 +74,11 @@ impl Fabric {
         if !changed || share == 0 {
             return;
         }
+        if let Some(mqtt) = state.machine.mqtt_mut() {
+            // Its publications need no credit: they were not read.
+            mqtt.resume_publications();
+            return self.mark(conn);
+        }
         let starved = std::mem::take(&mut state.pacing.starved);
         if share == u32::MAX {
             // The bound was removed: grant all of every window.

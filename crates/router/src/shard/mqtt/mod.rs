@@ -433,6 +433,11 @@ impl Mqtt {
         self.machine.handle_timeout(now);
     }
 
+    /// The space is below its rate again.
+    pub(in crate::shard) fn resume_publications(&mut self) {
+        self.is_paused = false;
+    }
+
     /// Output was written.
     pub(in crate::shard) fn written(&mut self) {
         self.is_blocked = false;
