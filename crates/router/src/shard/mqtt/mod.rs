@@ -67,8 +67,8 @@ pub(in crate::shard) struct Mqtt {
     /// until the connection is open
     pub(in crate::shard) login: Option<Box<Login>>,
     pub(in crate::shard) session: SessionState,
-    /// set if it visits a session without a client: when that has left
-    pub(in crate::shard) visit: Option<Time>,
+    /// set if it visits a session without a client: when that has left, and its connection
+    pub(in crate::shard) visit: Option<(Time, Option<u128>)>,
     /// filters of the client, as it sent them
     pub(in crate::shard) filters: BTreeMap<Arc<str>, FilterState>,
     /// subscription links by number, from [`FIRST_SUBSCRIPTION`] on

@@ -26,6 +26,8 @@ pub(in crate::shard) struct SessionState {
     pub(in crate::shard) superseded: Vec<u64>,
     /// the record in force, until it was read
     pub(in crate::shard) found: Option<Session>,
+    /// the connection that has stored it
+    pub(in crate::shard) stored_by: Option<u128>,
     /// the received parts of a record
     pub(in crate::shard) parts: Vec<u8>,
     /// records of the batch so far
@@ -114,6 +116,8 @@ impl Mqtt {
         let parts = std::mem::take(&mut session.parts);
         let message = message::decode(&parts);
         let Ok(found) = Session::decode(&message.payload.concat()) else { return Fate::Done };
+        let stored_by = message.correlation_data.as_deref().and_then(|number| number.try_into().ok());
+        session.stored_by = stored_by.map(u128::from_be_bytes);
         session.found = Some(found);
         session.superseded.append(&mut session.tokens);
         session.tokens.extend(delivery.token);

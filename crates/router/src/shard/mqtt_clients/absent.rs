@@ -32,6 +32,8 @@ pub(super) struct Absent {
     client_id: String,
     /// when its connection ended, or the node started
     since: Time,
+    /// the connection; `None`: of an earlier run of the node
+    connection: Option<u128>,
 }
 
 /// The sessions that wait for a visit, and the visits.
@@ -78,6 +80,7 @@ impl Shard {
             user: conn.user().map(str::to_owned),
             client_id: conn.container.to_string(),
             since: now,
+            connection: Some(self.connection_number(id)),
         };
         self.absent.insert(now.plus_millis(u64::from(delay_s) * 1000), absent);
     }
@@ -93,7 +96,8 @@ impl Shard {
             for name in self.router.durable_subscriptions(store.sessions.key) {
                 let (Some(container), Some(user)) = (name.container, user_of(&name.name)) else { continue };
                 let user = Some(user).filter(|user| !user.is_empty());
-                let absent = Absent { space: space.key(), user, client_id: container.to_string(), since: now };
+                let absent =
+                    Absent { space: space.key(), user, client_id: container.to_string(), since: now, connection: None };
                 self.absent.insert(now, absent);
             }
         }
@@ -136,7 +140,7 @@ impl Shard {
         }
         let id = self.insert(conn);
         if let Some(mqtt) = self.mqtt(id) {
-            mqtt.visit = Some(absent.since);
+            mqtt.visit = Some((absent.since, absent.connection));
         }
         if let Some(attach) = self.register_name(id, SESSION, Box::new(attach)) {
             self.attach_mqtt(id, SESSION, attach);
@@ -149,11 +153,16 @@ impl Shard {
         let now = self.fabric.now;
         let conn = &self.fabric.conns[id.key()];
         let since = conn.machine.mqtt().and_then(|mqtt| mqtt.visit);
-        let (Some(since), Some((space, _)), Some(mut record)) = (since, &conn.access, record) else {
+        let stored_by = conn.machine.mqtt().and_then(|mqtt| mqtt.session.stored_by);
+        let (Some((since, connection)), Some((space, _)), Some(mut record)) = (since, &conn.access, record) else {
             return self.end_visit(id);
         };
+        if connection.is_some() && connection != stored_by {
+            // The session had another connection since, which has its own visit.
+            return self.end_visit(id);
+        }
         let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
-        let absent = Absent { space: *space, user, client_id, since };
+        let absent = Absent { space: *space, user, client_id, since, connection };
         let Some(mqtt) = self.mqtt(id) else { return };
         let elapsed_s = now.micros_since(absent.since) / 1_000_000;
         let will_delay_s = record.will.as_ref().map(|will| will.delay_s.min(record.expiry_s));

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{
-    Attach, Body, Error, Header, Message, Properties, Source, TerminusDurability, TerminusExpiryPolicy, condition,
+    Attach, Body, Error, Header, Message, MessageId, Properties, Source, TerminusDurability, TerminusExpiryPolicy,
+    condition,
 };
 use enmasse_mqtt::connection::Stage;
 
@@ -183,9 +184,16 @@ impl Shard {
         let address = record_address(&entry.name, conn.user(), &conn.container);
         let mut bytes = Vec::new();
         mqtt.record().encode(&mut bytes);
+        // A visit changes the record on behalf of the connection that has left it.
+        let stored_by = mqtt.session.stored_by.filter(|_| mqtt.is_visit());
+        let stored_by = stored_by.unwrap_or_else(|| self.connection_number(id));
         let record = Message {
             header: Some(Header { durable: true, ..Header::default() }),
-            properties: Some(Properties { to: Some(address.clone()), ..Properties::default() }),
+            properties: Some(Properties {
+                to: Some(address.clone()),
+                correlation_id: Some(MessageId::Binary(stored_by.to_be_bytes().to_vec())),
+                ..Properties::default()
+            }),
             body: Body::Data(vec![bytes]),
             ..Message::default()
         };
