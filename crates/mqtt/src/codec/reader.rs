@@ -115,7 +115,7 @@ pub(crate) fn contains_any<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> boo
         let word = u64::from_ne_bytes(*word);
         for byte in wanted {
             // The lowest byte that becomes 0 sets its upper bit here; no other sets one before it.
-            let differs = word ^ ONES * u64::from(byte);
+            let differs = word ^ (ONES * u64::from(byte));
             found |= differs.wrapping_sub(ONES) & !differs & ONES << 7;
         }
     }

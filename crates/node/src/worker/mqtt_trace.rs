@@ -64,11 +64,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,
-            [
-                "PUBLISH topic=\"a/b\" qos=1 retain=1 bytes=11",
-                "PINGREQ bytes=2",
-                "the beginning of a packet, bytes=1"
-            ]
+            ["PUBLISH topic=\"a/b\" qos=1 retain=1 bytes=11", "PINGREQ bytes=2", "the beginning of a packet, bytes=1"]
         );
     }
 }

@@ -44,7 +44,7 @@ impl Shard {
             Err(_) => Err(ReasonCode::TopicFilterInvalid),
         };
         let Some(mqtt) = self.mqtt(id) else { return };
-        let known = mqtt.filters.get(&*text).is_some();
+        let known = mqtt.filters.contains_key(&*text);
         let covered = covered.and_then(|covered| {
             let full = !known && mqtt.filters.len() >= FILTERS_MAX;
             if full { Err(ReasonCode::QuotaExceeded) } else { Ok(covered) }
