@@ -18,6 +18,8 @@ import { useChoices, type SpaceChoices } from './choices';
 import { NEW_ADDRESS, documentOf, type AddressDraft } from './draft';
 import { TYPE_FACTS } from './types';
 
+const BASIC_FIELDS = ['metadata.name', 'spec.address', 'spec.topic', 'spec.type'];
+
 interface PartProps {
   draft: AddressDraft;
   set: (change: Partial<AddressDraft>) => void;
@@ -98,7 +100,12 @@ function Plan({ draft, set, choices }: PartProps) {
         onChange={(plan) => {
           set({ plan });
         }}
-        choices={plans.map((plan) => ({ value: plan.name, title: plan.title, text: creditText(plan) }))}
+        choices={[
+          ...(choices.isExact
+            ? []
+            : [{ value: '', title: 'Default', text: 'The first plan that the space offers for the type.' }]),
+          ...plans.map((plan) => ({ value: plan.name, title: plan.title, text: creditText(plan) })),
+        ]}
       />
     </Form>
   );
@@ -121,13 +128,13 @@ function commandOf(
   return `${[...words, '--space', space, '--namespace', namespace].join(' ')}\n`;
 }
 
-function Verdict({ check }: { check: Check }) {
+/** What the platform says of fields that are not on the step. */
+function Verdict({ check, onStep }: { check: Check; onStep: readonly string[] }) {
   if (!check.error) return null;
-  const isQuota = check.error.isQuota;
-  const isNamed = check.error.causes.some(
-    (cause) => cause.field.startsWith('spec.') || cause.field === 'metadata.name',
-  );
-  if (isNamed && !isQuota) return null;
+  const { causes, isQuota } = check.error;
+  const isShown = ({ field }: { field: string }) =>
+    onStep.some((path) => field === path || field.startsWith(path));
+  if (causes.length > 0 && causes.every(isShown) && !isQuota) return null;
   return (
     <ActionError
       error={check.error}
@@ -145,7 +152,7 @@ interface WizardProps {
 function AddressWizard({ namespace, space, choices }: WizardProps) {
   const [draft, setDraft] = useState<AddressDraft>(NEW_ADDRESS);
   const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
-  const plan = draft.plan || (choices.plansOf(draft.type)[0]?.name ?? '');
+  const plan = draft.plan || (choices.isExact ? (choices.plansOf(draft.type)[0]?.name ?? '') : '');
   const complete = { ...draft, plan };
   const document = documentOf(complete, namespace, space);
   const isAskable = draft.address !== '' && (draft.type !== 'subscription' || draft.topic !== '');
@@ -162,13 +169,17 @@ function AddressWizard({ namespace, space, choices }: WizardProps) {
   const isNamed =
     isAskable && !isTaken && !faultOf(check.error, 'spec.address') && !faultOf(check.error, 'spec.topic');
   const listing = spacePath(namespace, space, 'addresses');
-  const wrapped = (content: ReactNode, marks: ReadonlySet<string> | 'all' = 'all') => (
+  const wrapped = (
+    content: ReactNode,
+    onStep: readonly string[] = [],
+    marks: ReadonlySet<string> | 'all' = 'all',
+  ) => (
     <FaultsProvider value={{ error: check.error, touched: marks }}>
       <Stack hasGutter>
         {isTaken ? (
           <Alert isInline variant="warning" title={check.error?.message} />
         ) : (
-          <Verdict check={check} />
+          <Verdict check={check} onStep={onStep} />
         )}
         <StackItem>{content}</StackItem>
       </Stack>
@@ -185,18 +196,19 @@ function AddressWizard({ namespace, space, choices }: WizardProps) {
         { title: 'Create' },
       ]}
       cancelTo={listing}
+      isChecking={isAskable && check.isChecking}
       steps={[
         {
           id: 'basics',
           title: 'Type and name',
-          content: wrapped(<Basics {...part} />, touched),
-          isComplete: isNamed && !check.isChecking,
+          content: wrapped(<Basics {...part} />, BASIC_FIELDS, touched),
+          isComplete: isNamed,
         },
         {
           id: 'plan',
           title: 'Plan',
           content: wrapped(<Plan {...part} />),
-          isComplete: plan !== '' && !check.error?.isQuota,
+          isComplete: !check.error?.isQuota && !faultOf(check.error, 'spec.plan'),
         },
         {
           id: 'settings',
@@ -205,8 +217,9 @@ function AddressWizard({ namespace, space, choices }: WizardProps) {
             <Form>
               <AddressFields draft={complete} set={set} deadletters={choices.deadletters} isNew />
             </Form>,
+            ['spec.'],
           ),
-          isComplete: check.isAccepted,
+          isComplete: !check.error,
         },
         {
           id: 'review',
@@ -217,7 +230,7 @@ function AddressWizard({ namespace, space, choices }: WizardProps) {
               <CodeTabs label="Forms of the document" choices={previewsOf(document, command)} />
             </>,
           ),
-          isComplete: check.isAccepted,
+          isComplete: !check.error,
         },
       ]}
       run={() => create(AddressKind, document)}

@@ -124,7 +124,8 @@ export function MessagesPage() {
     retry: false,
   });
   const rows = found.data?.pages.flatMap((page) => page.items ?? []);
-  const isSelectorWrong = found.error instanceof ApiError && found.error.status === 422;
+  const isSelectorWrong =
+    selector !== '' && found.error instanceof ApiError && [400, 422].includes(found.error.status);
   const search = (text: string) => {
     setParameters(text ? { selector: text } : {}, { replace: true });
   };

@@ -238,12 +238,13 @@ export function CreateSpacePage() {
       title="Create address space"
       crumbs={[{ title: 'Address spaces', to: '/spaces' }, { title: 'Create' }]}
       cancelTo="/spaces"
+      isChecking={isNamed && check.isChecking}
       steps={[
         {
           id: 'basics',
           title: 'Name and type',
           content: wrapped(<Basics {...part} />),
-          isComplete: isNamed && !isTaken && !check.isChecking,
+          isComplete: isNamed && !isTaken,
         },
         { id: 'plan', title: 'Plan', content: wrapped(<Plan {...part} />), isComplete: plan !== '' },
         { id: 'access', title: 'Access', content: wrapped(<Access {...part} />), isComplete: !check.error },
@@ -251,7 +252,7 @@ export function CreateSpacePage() {
           id: 'review',
           title: 'Review',
           content: wrapped(<Review draft={complete} document={document} />),
-          isComplete: check.isAccepted,
+          isComplete: !check.error,
         },
       ]}
       run={() => create(AddressSpaceKind, document)}

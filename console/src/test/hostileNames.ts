@@ -5,5 +5,5 @@ export const HOSTILE_NAMES = [
   'عربي-طلبات',
   '\u202egnp.exe',
   'L'.repeat(1024),
-  '$(reboot) `id` \\ ; |',
+  'a$(reboot) `id` \\ ; |',
 ] as const;

@@ -33,6 +33,8 @@ export interface WizardPageProps {
   /** The verb on the last button. */
   action?: string;
   cancelTo: string;
+  /** Whether the platform is being asked about what was filled in last. */
+  isChecking: boolean;
   run: () => Promise<unknown>;
   onDone: () => void;
 }
@@ -48,7 +50,7 @@ function Footer({
   const navigate = useNavigate();
   const index = page.steps.findIndex((step) => step.id === activeStep.id);
   const isLast = index === page.steps.length - 1;
-  const isBlocked = !(page.steps[index]?.isComplete ?? false) || running.isPending;
+  const isBlocked = page.isChecking || !(page.steps[index]?.isComplete ?? false) || running.isPending;
   return (
     <WizardFooterWrapper>
       <ActionList>
