@@ -42,7 +42,7 @@ def test_wrong_token_is_refused_and_logout_ends_the_session(
         page.get_by_label("API token").fill((platform.data / "token").read_text().strip())
         page.get_by_role("button", name="Log in").click()
         expect(page).to_have_url(re.compile(r"/console/spaces\?q=a"))
-        page.get_by_role("button", name="Account of").click()
+        page.get_by_role("button", name="Account: ").click()
         page.get_by_role("menuitem", name="Log out").click()
         expect(page.get_by_label("API token")).to_be_visible()
         page.goto(f"{console.base}/spaces")

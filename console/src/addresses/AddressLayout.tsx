@@ -9,7 +9,7 @@ import { useSamples } from '@/api/samples';
 import type { Address, Statistics } from '@/api/types';
 import { useNotify } from '@/app/notices';
 import { addressPath, spacePath } from '@/spaces/paths';
-import { Page } from '@/ui/Page';
+import { PANEL_ID, Page } from '@/ui/Page';
 import { Failure, Loading, PhaseLabel } from '@/ui/States';
 import { BulkDialog, type Bulk } from './BulkDialog';
 import { typeTitle } from './AddressListPage';
@@ -57,6 +57,7 @@ function AddressTabs({ address, base, may }: { address: Address; base: string; m
         <Tab
           key={key}
           eventKey={key}
+          tabContentId={PANEL_ID}
           href={`/console${key ? `${base}/${key}` : base}`}
           title={<TabTitleText>{title}</TabTitleText>}
         />
@@ -141,7 +142,9 @@ export function AddressLayout() {
       tabs={address ? <AddressTabs address={address} base={addressPath(namespace, name)} may={may} /> : null}
     >
       {context ? (
-        <Outlet context={context satisfies AddressContext} />
+        <div id={PANEL_ID} role="tabpanel" aria-label="Content of the tab" className="em-panel">
+          <Outlet context={context satisfies AddressContext} />
+        </div>
       ) : (
         <PageSection>
           <Loading label="Loading the address" />

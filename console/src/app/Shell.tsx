@@ -16,7 +16,6 @@ import {
   Nav,
   NavGroup,
   NavItem,
-  NavList,
   Page as PagePart,
   PageSidebar,
   PageSidebarBody,
@@ -77,15 +76,11 @@ function Navigation() {
     <PageSidebarBody>
       <Nav aria-label="Pages">
         <NavGroup title="Messaging">
-          <NavList>
-            <Places places={TENANT} />
-          </NavList>
+          <Places places={TENANT} />
         </NavGroup>
         {may.operate ? (
           <NavGroup title="Operations">
-            <NavList>
-              <Places places={OPERATOR} />
-            </NavList>
+            <Places places={OPERATOR} />
           </NavGroup>
         ) : null}
       </Nav>
@@ -112,7 +107,7 @@ function UserMenu() {
           variant="plainText"
           icon={<UserIcon />}
           isExpanded={isOpen}
-          aria-label={`Account of ${session.user}`}
+          aria-label={`Account: ${session.isOwner ? 'Owner' : session.user}`}
           onClick={() => {
             setIsOpen(!isOpen);
           }}

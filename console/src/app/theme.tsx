@@ -1,7 +1,7 @@
 import {
   createContext,
   useContext,
-  useEffect,
+  useLayoutEffect,
   useMemo,
   useState,
   useSyncExternalStore,
@@ -51,7 +51,8 @@ export function ThemeProvider({ children }: { children: ReactNode }) {
   const [choice, setChoice] = useState(stored);
   const systemIsDark = useSystemIsDark();
   const resolved = choice === 'system' ? (systemIsDark ? 'dark' : 'light') : choice;
-  useEffect(() => {
+  // Before the first paint: a page that turns dark after it is read in between.
+  useLayoutEffect(() => {
     document.documentElement.classList.toggle(DARK_CLASS, resolved === 'dark');
   }, [resolved]);
   const theme = useMemo<Theme>(

@@ -6,7 +6,7 @@ import { useResource } from '@/api/list';
 import { useMay, type May } from '@/api/rights';
 import type { AddressSpace } from '@/api/types';
 import { useNotify } from '@/app/notices';
-import { Page } from '@/ui/Page';
+import { PANEL_ID, Page } from '@/ui/Page';
 import { Failure, Loading, PhaseLabel } from '@/ui/States';
 import { DeleteSpace } from './DeleteSpace';
 import { spacePath } from './paths';
@@ -51,6 +51,7 @@ function SpaceTabs({ base }: { base: string }) {
         <Tab
           key={key}
           eventKey={key}
+          tabContentId={PANEL_ID}
           href={`/console${key === '' ? base : `${base}/${key}`}`}
           title={<TabTitleText>{title}</TabTitleText>}
         />
@@ -102,7 +103,9 @@ export function SpaceLayout() {
       tabs={<SpaceTabs base={base} />}
     >
       {space ? (
-        <Outlet context={{ space, namespace, name, may } satisfies SpaceContext} />
+        <div id={PANEL_ID} role="tabpanel" aria-label="Content of the tab" className="em-panel">
+          <Outlet context={{ space, namespace, name, may } satisfies SpaceContext} />
+        </div>
       ) : (
         <PageSection>
           <Loading label="Loading the address space" />

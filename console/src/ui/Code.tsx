@@ -55,6 +55,7 @@ export interface CodeChoice {
 /** The same thing in several forms, one at a time. */
 export function CodeTabs({ choices, label }: { choices: readonly CodeChoice[]; label: string }) {
   const [chosen, setChosen] = useState(0);
+  const panel = useId();
   const current = choices[Math.min(chosen, choices.length - 1)];
   return (
     <>
@@ -67,10 +68,17 @@ export function CodeTabs({ choices, label }: { choices: readonly CodeChoice[]; l
         isSubtab
       >
         {choices.map((choice, index) => (
-          <Tab key={choice.title} eventKey={index} title={<TabTitleText>{choice.title}</TabTitleText>} />
+          <Tab
+            key={choice.title}
+            eventKey={index}
+            tabContentId={panel}
+            title={<TabTitleText>{choice.title}</TabTitleText>}
+          />
         ))}
       </Tabs>
-      {current ? <Code text={current.text} /> : null}
+      <div id={panel} role="tabpanel" aria-label={current?.title}>
+        {current ? <Code text={current.text} /> : null}
+      </div>
     </>
   );
 }

@@ -22,13 +22,6 @@ export interface Graph {
   lines: readonly { label: string; query: string }[];
 }
 
-const RANGE_TITLES: Record<Range, string> = {
-  '5m': '5 minutes',
-  '1h': '1 hour',
-  '24h': '24 hours',
-  '7d': '7 days',
-};
-
 export function HistoryCharts({
   namespace,
   graphs,
@@ -53,7 +46,6 @@ export function HistoryCharts({
                 <ToggleGroupItem
                   key={one}
                   text={one}
-                  aria-label={RANGE_TITLES[one]}
                   isSelected={one === range}
                   onChange={() => {
                     setRange(one);

@@ -11,6 +11,9 @@ import {
 import { useEffect, type ReactNode } from 'react';
 import { Link } from 'react-router';
 
+/** The content of the tab that is chosen, for the tabs of a page. */
+export const PANEL_ID = 'panel';
+
 export interface Crumb {
   title: string;
   to?: string;
