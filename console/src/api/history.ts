@@ -41,6 +41,29 @@ export function anyOf(texts: readonly string[]): string {
   return texts.map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')).join('|');
 }
 
+const PATTERN_MAX = 256;
+
+/** Matchers that together select exactly these values; a pattern of the platform has a bound. */
+export function matchersOf(label: string, values: readonly string[]): string[] {
+  const found: string[] = [];
+  let pattern = '';
+  const flush = () => {
+    if (pattern) found.push(matcher(label, pattern, '=~'));
+    pattern = '';
+  };
+  for (const value of values) {
+    const escaped = anyOf([value]);
+    if (escaped.length > PATTERN_MAX) {
+      found.push(matcher(label, value));
+      continue;
+    }
+    if (pattern.length + 1 + escaped.length > PATTERN_MAX) flush();
+    pattern = pattern ? `${pattern}|${escaped}` : escaped;
+  }
+  flush();
+  return found;
+}
+
 export function queryRange(
   namespace: string | undefined,
   query: string,

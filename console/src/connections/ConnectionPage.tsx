@@ -14,7 +14,6 @@ import { useNavigate, useParams } from 'react-router';
 import { useMay } from '@/api/rights';
 import type { Link } from '@/api/types';
 import { useNotify } from '@/app/notices';
-import { useSession } from '@/app/session';
 import { spacePath } from '@/spaces/paths';
 import { linkColumns } from '@/addresses/LinkTable';
 import { Confirm } from '@/ui/Confirm';
@@ -40,7 +39,6 @@ export function ConnectionPage() {
   const { namespace = '', space = '', connection: id = '' } = useParams();
   const found = useConnection(namespace, id);
   const may = useMay(namespace);
-  const { may: everywhere } = useSession();
   const [isClosing, setIsClosing] = useState(false);
   const navigate = useNavigate();
   const notify = useNotify();
@@ -130,9 +128,9 @@ export function ConnectionPage() {
                 </CardBody>
               </Card>
             </StackItem>
-            {everywhere.operate ? (
+            {may('delete', ConnectionKind) ? (
               <StackItem>
-                <Trace id={id} />
+                <Trace namespace={namespace} id={id} />
               </StackItem>
             ) : null}
           </Stack>

@@ -10,61 +10,63 @@ import {
   StackItem,
 } from '@patternfly/react-core';
 import { useEffect, useRef, useState } from 'react';
-import { messageOf } from '@/api/errors';
-import { BASE } from '@/api/kinds';
-import { followLines, textOf, type LogRecord } from '@/operator/lines';
-import { traceConnection } from './queries';
+import { tracePath } from './queries';
 
-/** The frames of one connection, while the page is open: bounded in number and in time. */
+/** The frames of one connection, as they pass: bounded in number and in time by the platform. */
 
 const FRAMES_MAX = 1_000;
-const TRACE_MS = 5 * 60_000;
+const TRACE_S = 120;
 
-export function Trace({ id }: { id: string }) {
+interface Frame {
+  atMs: number;
+  direction: 'in' | 'out';
+  frames: string;
+}
+
+function lineOf(frame: Frame): string {
+  const time = new Date(frame.atMs).toISOString().slice(11, 23);
+  return `${time} ${frame.direction === 'in' ? '<-' : '->'} ${frame.frames}\n`;
+}
+
+export function Trace({ namespace, id }: { namespace: string; id: string }) {
   const [isOn, setIsOn] = useState(false);
-  const [frames, setFrames] = useState<LogRecord[]>([]);
-  const [error, setError] = useState<string | null>(null);
-  const end = useRef<HTMLPreElement>(null);
+  const [frames, setFrames] = useState<Frame[]>([]);
+  const [end, setEnd] = useState<string | null>(null);
+  const view = useRef<HTMLPreElement>(null);
   useEffect(() => {
     if (!isOn) return;
-    const abort = new AbortController();
-    const stop = () => {
+    const source = new EventSource(tracePath(namespace, id, FRAMES_MAX, TRACE_S));
+    const finish = (reason: string) => {
+      source.close();
+      setEnd(reason);
       setIsOn(false);
     };
-    const timer = setTimeout(stop, TRACE_MS);
-    const take = (record: LogRecord) => {
-      if (String(record.connection) !== id) return;
-      setFrames((before) => [...before, record].slice(-FRAMES_MAX));
-    };
-    const fail = (failure: unknown) => {
-      if (abort.signal.aborted) return;
-      setError(messageOf(failure));
-      setIsOn(false);
-    };
-    traceConnection(id, true)
-      .then(() => followLines(`${BASE}/logs`, { tail: 0, follow: true }, take, abort.signal))
-      .catch(fail);
+    source.addEventListener('frame', (event: MessageEvent<string>) => {
+      setFrames((before) => [...before, JSON.parse(event.data) as Frame].slice(-FRAMES_MAX));
+    });
+    source.addEventListener('end', () => {
+      finish('The trace reached its bound.');
+    });
+    source.addEventListener('error', () => {
+      finish('The trace ended: the connection is closed, or the platform does not answer.');
+    });
     return () => {
-      clearTimeout(timer);
-      abort.abort();
-      void traceConnection(id, false).catch(() => undefined);
+      source.close();
     };
-  }, [id, isOn]);
+  }, [namespace, id, isOn]);
   useEffect(() => {
-    end.current?.scrollTo({ top: end.current.scrollHeight });
+    view.current?.scrollTo({ top: view.current.scrollHeight });
   }, [frames]);
+  const toggle = () => {
+    setEnd(null);
+    setIsOn(!isOn);
+  };
   return (
     <Card isCompact>
       <CardHeader
         actions={{
           actions: (
-            <Button
-              variant="secondary"
-              onClick={() => {
-                setError(null);
-                setIsOn(!isOn);
-              }}
-            >
+            <Button variant="secondary" onClick={toggle}>
               {isOn ? 'Stop the trace' : 'Trace the frames'}
             </Button>
           ),
@@ -76,20 +78,19 @@ export function Trace({ id }: { id: string }) {
         <Stack hasGutter>
           <StackItem>
             <Content component="small">
-              Frames without the contents of messages; the last {FRAMES_MAX}, for at most five minutes. They
-              are in the log of the platform too.
+              Frames without the contents of messages: at most {FRAMES_MAX}, for at most {TRACE_S} seconds.
             </Content>
           </StackItem>
-          {error ? (
+          {end ? (
             <StackItem>
-              <Alert isInline variant="danger" title={error} />
+              <Alert isInline variant="info" title={end} />
             </StackItem>
           ) : null}
           {isOn || frames.length > 0 ? (
             <StackItem>
-              <pre ref={end} className="em-log" tabIndex={0} aria-label="Frames">
+              <pre ref={view} className="em-log" tabIndex={0} aria-label="Frames">
                 {frames.length === 0 ? 'Waiting for the next frame …' : null}
-                {frames.map((frame) => `${textOf(frame.timestamp)} ${textOf(frame.frame ?? frame.event)}\n`)}
+                {frames.map(lineOf)}
               </pre>
             </StackItem>
           ) : null}

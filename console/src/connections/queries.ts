@@ -1,5 +1,5 @@
 import { useQuery, type UseQueryResult } from '@tanstack/react-query';
-import { request } from '@/api/http';
+import { request, withQuery } from '@/api/http';
 import { BASE } from '@/api/kinds';
 import type { Connection } from '@/api/types';
 
@@ -39,6 +39,7 @@ export function closeConnection(namespace: string, id: string): Promise<unknown>
   return request('DELETE', pathOf(namespace, id));
 }
 
-export function traceConnection(id: string, isOn: boolean): Promise<unknown> {
-  return request(isOn ? 'POST' : 'DELETE', `${BASE}/connections/${encodeURIComponent(id)}/trace`);
+/** The path of a bounded trace, as a stream of events. */
+export function tracePath(namespace: string, id: string, frames: number, seconds: number): string {
+  return withQuery(`${pathOf(namespace, id)}/trace`, { follow: true, frames, seconds });
 }
