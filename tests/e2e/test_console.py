@@ -236,6 +236,23 @@ def test_connections_have_links_and_are_closed(platform: Platform, page: Page, o
     assert page.http.get(f"{CONNECTIONS}/{one['id']}").status_code == 404
 
 
+def test_a_trace_is_read_in_the_page(platform: Platform, page: Page, orders: str) -> None:
+    with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
+        sender = connection.create_sender("orders")
+        (one,) = page.get(CONNECTIONS, address="orders")["items"]
+        path = f"{CONNECTIONS}/{one['id']}/trace"
+        parameters = {"follow": "true", "frames": "2", "seconds": "20"}
+        with page.http.stream("GET", path, params=parameters) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == ": tracing"
+            sender.send(Message(body="confidential"))
+            text = "\n".join(lines)
+    assert text.count("event: frame") == 2
+    assert "transfer" in text
+    assert "confidential" not in text
+    assert '{"reason": "frames"}' in text
+
+
 def test_live_values_and_history(platform: Platform, page: Page, orders: str) -> None:
     page.post(f"{orders}/send", {"message": {"body": "x"}, "count": 4})
     end = time.monotonic() + 20
