@@ -26,6 +26,7 @@ def combined() -> dict[str, Any]:
 
 
 def main() -> None:
+    """Write the document."""
     target = Path(sys.argv[1])
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(combined()))

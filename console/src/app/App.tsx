@@ -1,5 +1,5 @@
 import { QueryClientProvider } from '@tanstack/react-query';
-import { useEffect } from 'react';
+import { Suspense, useEffect } from 'react';
 import { RouterProvider } from 'react-router';
 import { followBrowser, onRecovery } from '@/api/connectivity';
 import { NoticesProvider } from './notices';
@@ -19,7 +19,9 @@ export function App() {
       <QueryClientProvider client={client}>
         <NoticesProvider>
           <SessionProvider>
-            <RouterProvider router={router} />
+            <Suspense>
+              <RouterProvider router={router} />
+            </Suspense>
           </SessionProvider>
         </NoticesProvider>
       </QueryClientProvider>

@@ -1,8 +1,6 @@
 import { lazy, type ComponentType } from 'react';
 import { Navigate, createBrowserRouter, type RouteObject } from 'react-router';
-import { LoginPage } from './Login';
 import { NotFound } from './NotFound';
-import { Protected } from './Protected';
 
 /** The pages. Each is code of its own, fetched when it is first opened. */
 
@@ -52,10 +50,10 @@ const operator: RouteObject[] = [
 ];
 
 export const routes: RouteObject[] = [
-  { path: '/login', element: <LoginPage /> },
+  { path: '/login', element: page(() => import('./Login'), 'LoginPage') },
   {
     path: '/',
-    element: <Protected />,
+    element: page(() => import('./Protected'), 'Protected'),
     children: [
       { index: true, element: <Navigate to="/overview" replace /> },
       { path: 'overview', element: page(() => import('@/overview/OverviewPage'), 'OverviewPage') },

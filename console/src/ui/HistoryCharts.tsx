@@ -5,12 +5,12 @@ import {
   FlexItem,
   Grid,
   GridItem,
+  Skeleton,
   ToggleGroup,
   ToggleGroupItem,
 } from '@patternfly/react-core';
-import { useState } from 'react';
+import { Suspense, lazy, useState } from 'react';
 import { RANGES, RESOLUTIONS, useHistory, type Range } from '@/api/history';
-import { Chart } from './Chart';
 import { ActionError } from './States';
 
 /** Graphs of one thing over a range that the person chooses. */
@@ -21,6 +21,9 @@ export interface Graph {
   /** Label of a line and its query; `$window` is the window of a rate. */
   lines: readonly { label: string; query: string }[];
 }
+
+// The page is there before what draws its graphs.
+const Chart = lazy(async () => ({ default: (await import('./Chart')).Chart }));
 
 export function HistoryCharts({
   namespace,
@@ -71,13 +74,15 @@ export function HistoryCharts({
               }));
               return (
                 <GridItem key={graph.title}>
-                  <Chart
-                    title={graph.title}
-                    series={series}
-                    format={graph.format}
-                    from={to - seconds}
-                    to={to}
-                  />
+                  <Suspense fallback={<Skeleton height="200px" screenreaderText={graph.title} />}>
+                    <Chart
+                      title={graph.title}
+                      series={series}
+                      format={graph.format}
+                      from={to - seconds}
+                      to={to}
+                    />
+                  </Suspense>
                 </GridItem>
               );
             })}
