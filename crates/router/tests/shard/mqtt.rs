@@ -1,4 +1,4 @@
-//! Clients of MQTT and of AMQP at one node (`docs/contracts.md` 10, decision 95), as bytes.
+//! Clients of MQTT and of AMQP at one node (`docs/contracts.md` 10, decision 74), as bytes.
 
 use enmasse_mqtt::codec::{
     Ack, Connect, Packet, PacketId, Properties, Publish, PublishProperties, QoS, ReasonCode, Subscription,

@@ -1,4 +1,4 @@
-//! A connection of MQTT as a connection of the shard (`docs/decisions/0095-mqtt-connections.md`).
+//! A connection of MQTT as a connection of the shard (`docs/decisions/0074-mqtt-connections.md`).
 //!
 //! The client's packets become links, deliveries and outcomes, so that rights, limits, take-over,
 //! back-pressure and the homes of addresses handle it like any other client:

@@ -1,5 +1,5 @@
 //! Clients of MQTT: their packets as links, deliveries and outcomes of the shard
-//! (`docs/decisions/0095-mqtt-connections.md`). `mqtt` has the state of each connection.
+//! (`docs/decisions/0074-mqtt-connections.md`). `mqtt` has the state of each connection.
 //!
 //! `input` handles packets and continues what they have begun, `login` CONNECT, `publishing`
 //! messages, `subscribing` filters, `retained` retained messages, `sessions` what outlives a
