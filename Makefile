@@ -155,7 +155,7 @@ conformance: ## write docs/mqtt-conformance.md from the tests that name statemen
 	@python3 scripts/mqtt_conformance.py
 
 mqtt-broken-rules: ## break rules of MQTT one after another; a test must fail for each
-	@python3 scripts/mqtt_broken_rules.py
+	@python3 scripts/mqtt_broken_rules.py $(ARGS)
 
 lock: $(STAMPS)/dev ## resolve the Python dependencies anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra node --python-version 3.11 --universal --upgrade --quiet \
