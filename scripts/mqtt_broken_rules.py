@@ -1,7 +1,8 @@
 """Breaks one rule of MQTT after another in crates/mqtt and expects the test of the rule to fail.
 
 `make mqtt-broken-rules` takes minutes: it compiles the crate once for each rule. `ARGS=N` begins
-with the rule of that number. It edits the sources in place and restores them. docs/mqtt-conformance.md lists the rules.
+with the rule of that number. It edits the sources in place and restores them.
+docs/mqtt-conformance.md lists the rules.
 """
 
 import re
