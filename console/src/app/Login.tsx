@@ -25,11 +25,9 @@ export function destination(search: string): string {
   return then.startsWith('/') && !then.startsWith('//') && !then.startsWith('/login') ? then : '/';
 }
 
-/** The one-time code of the link that `enmasse console` opens. It leaves the address bar before it is used. */
-function takeCode(): string | null {
-  const code = new URLSearchParams(location.hash.slice(1)).get('code');
-  if (code) history.replaceState(null, '', location.pathname + location.search);
-  return code;
+/** The one-time code of the link that `enmasse console` opens. */
+function codeOfLink(): string | null {
+  return new URLSearchParams(location.hash.slice(1)).get('code');
 }
 
 function CodeLogin({ code, onFailure }: { code: string; onFailure: (message: string) => void }) {
@@ -91,11 +89,15 @@ function TokenLogin() {
 }
 
 export function LoginPage() {
-  const [code, setCode] = useState(takeCode);
+  const [code, setCode] = useState(codeOfLink);
   const [failure, setFailure] = useState<string | null>(null);
   const { state } = useSessionControl();
   const { search } = useLocation();
   const navigate = useNavigate();
+  // The code leaves the address bar at once. Rendering may happen twice, so it only reads.
+  useEffect(() => {
+    if (codeOfLink()) history.replaceState(history.state, '', location.pathname + location.search);
+  }, []);
   const methods = useQuery({
     queryKey: ['login-methods'],
     queryFn: () => request<LoginMethods>('GET', '/console/login-methods'),
