@@ -359,6 +359,17 @@ mod tests {
     }
 
     #[test]
+    fn topic_of_any_length_has_the_shortest_encoding() {
+        for length in 1..=300 {
+            let topic = "a".repeat(length);
+            let publish = publish(&topic, QoS::AtLeastOnce, b"x");
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &publish);
+            assert_eq!(bytes, standard(&publish), "length {length}");
+        }
+    }
+
+    #[test]
     fn properties_of_mqtt_return_unchanged() {
         let mut user = PropertyBuffer::default();
         for (name, value) in [("unit", "C"), ("amqp.subject", "reading"), ("unit", "F")] {

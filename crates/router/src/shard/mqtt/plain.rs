@@ -46,16 +46,20 @@ pub(in crate::shard) fn encode(out: &mut Vec<u8>, topic: &str, qos: QoS, payload
     out.extend_from_slice(name);
     out.extend_from_slice(&[code::UBYTE, qos as u8]);
     out.extend_from_slice(&[0, 0x53, section::PROPERTIES as u8]);
-    match u8::try_from(topic.len() + 5) {
-        Ok(size) => {
-            let fields = [code::LIST_8, size, 3, code::NULL, code::NULL, code::STRING_8, topic.len() as u8];
-            out.extend_from_slice(&fields);
-        }
+    let text_size = topic.len() + if topic.len() <= 255 { 2 } else { 5 };
+    match u8::try_from(1 + 2 + text_size) {
+        Ok(size) => out.extend_from_slice(&[code::LIST_8, size, 3]),
         Err(_) => {
             out.push(code::LIST_32);
-            out.extend_from_slice(&(topic.len() as u32 + 11).to_be_bytes());
+            out.extend_from_slice(&(4 + 2 + text_size as u32).to_be_bytes());
             out.extend_from_slice(&3_u32.to_be_bytes());
-            out.extend_from_slice(&[code::NULL, code::NULL, code::STRING_32]);
+        }
+    }
+    out.extend_from_slice(&[code::NULL, code::NULL]);
+    match u8::try_from(topic.len()) {
+        Ok(length) => out.extend_from_slice(&[code::STRING_8, length]),
+        Err(_) => {
+            out.push(code::STRING_32);
             out.extend_from_slice(&(topic.len() as u32).to_be_bytes());
         }
     }
