@@ -186,6 +186,11 @@ def device_at(
 def cut(one: Device) -> None:
     """Break the connection of a client off, without a DISCONNECT."""
     one.client.loop_stop()
+    break_off(one)
+
+
+def break_off(one: Device) -> None:
+    """Break the connection of a client off; the client connects again by itself."""
     raw: Any = one.client.socket()
     raw.shutdown(socket.SHUT_RDWR)
 

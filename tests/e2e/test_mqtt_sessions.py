@@ -8,7 +8,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from proton import Message
 
-from mqtt_client import V5, V311, Device, cut, device, device_at
+from mqtt_client import V5, V311, Device, break_off, cut, device, device_at
 from platform_process import Platform, Start, running
 from proton_client import address, connected, document, send
 
@@ -187,9 +187,7 @@ def test_exactly_once_publication_continues_after_its_connection_broke_off(
         one.connect(served)
         for number in range(20):
             one.send(f"sensors/{number}", str(number), 2)
-        cut(one)
-        one.client.reconnect()
-        one.client.loop_start()
+        break_off(one)
         numbers = [int(payload) for _, payload in watcher.take(20)]
         assert numbers == sorted(set(numbers))
         assert watcher.nothing_more()
