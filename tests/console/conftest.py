@@ -93,7 +93,9 @@ def observe(console: Console) -> None:
     )
 
 
-@pytest.fixture(scope="session")
+# Not for the session: Playwright runs an event loop in this thread, and other files of the same
+# process run their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
