@@ -45,7 +45,7 @@ fn connects() {
     });
 }
 
-/// What is accepted is encoded to a packet that is decoded to the same.
+/// An accepted packet is encoded, and decoded to an equal one.
 fn check_packet(frame: &Frame<'_>, version: Version) {
     let mut bytes = Vec::new();
     match decode(frame, version) {

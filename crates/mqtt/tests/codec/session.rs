@@ -1,4 +1,4 @@
-//! Records of sessions: what is written is read, and changes in order yield the session.
+//! Records of sessions: written records are read back, and changes in order yield the session.
 
 use enmasse_mqtt::codec::{PacketId, Property, PropertyBuffer, PublishProperties, QoS, SubscriptionOptions, Will};
 use enmasse_mqtt::connection::{InFlight, OutgoingDelivery, Stage};
