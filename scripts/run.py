@@ -17,7 +17,7 @@ from typing import Any
 
 from enmasse.base.settings import load
 from enmasse.cli.connect.client import Api
-from enmasse.cli.serve.hints import SuggestedAddress, next_commands, suggested_address
+from enmasse.cli.serve.hints import SuggestedAddress, invocation, next_commands, suggested_address
 from enmasse.resources import Resource, parse
 
 ENMASSE = Path(sys.executable).with_name("enmasse")
@@ -118,6 +118,14 @@ def declared(data: Path) -> list[Resource]:
         ]
 
 
+def console(endpoints: dict[str, Any], data: Path) -> str:
+    """Return where the console is and the command that opens it; empty without an HTTP listener."""
+    if (place := endpoints.get("http")) is None:
+        return ""
+    link = f"http://{place['host']}:{place['port']}/console/"
+    return f"Console: {link}\n  {invocation(ENMASSE)} console --data {data}\n\n"
+
+
 def welcome(ready: dict[str, Any], data: Path, result: str, where: SuggestedAddress | None) -> str:
     """Return the first text for the user: endpoints and the next commands."""
     places = "\n".join(
@@ -128,7 +136,7 @@ EnMasse is up (process {ready["pid"]}): {result}.
 
 {places}
 
-{next_commands(where, data, ENMASSE)}
+{console(ready["endpoints"], data)}{next_commands(where, data, ENMASSE)}
 Examples in Python and JavaScript: examples/. Ctrl-C stops it.
 """
 
