@@ -14,6 +14,12 @@ from typing import Any
 
 ENMASSE = Path(sys.executable).with_name("enmasse")
 LISTENERS = ("amqp", "amqps", "ws", "wss", "mqtt", "mqtts", "http", "https")
+FREE_PORTS: dict[str, Any] = {f"{name}_port": 0 for name in LISTENERS}
+"""Settings by which each listener takes a free port."""
+
+NO_PORTS: dict[str, Any] = dict.fromkeys(FREE_PORTS, "off")
+"""Settings without listeners."""
+
 STOP_TIMEOUT_S = 10.0
 
 

@@ -12,7 +12,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -28,21 +27,7 @@ from enmasse.cli import app
 from enmasse.cli.commands.up import welcome
 from enmasse.cli.serve.launcher import Endpoint, Ready, serve
 from enmasse.client import connect
-
-OFF: dict[str, Any] = dict.fromkeys(
-    (
-        "amqp_port",
-        "amqps_port",
-        "ws_port",
-        "wss_port",
-        "mqtt_port",
-        "mqtts_port",
-        "http_port",
-        "https_port",
-    ),
-    "off",
-)
-FREE: dict[str, Any] = dict.fromkeys(OFF, 0)
+from platform_process import FREE_PORTS, NO_PORTS
 
 ORDERS = """
 apiVersion: enmasse.io/v1beta1
@@ -132,12 +117,12 @@ def test_missing_database_driver_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "enmasse.store.postgres", None)
-    refusal = refused(Settings(data=tmp_path, store="postgresql://db/mq", **OFF))
+    refusal = refused(Settings(data=tmp_path, store="postgresql://db/mq", **NO_PORTS))
     assert "pip install 'enmasse[postgresql]'" in refusal.message
 
 
 async def test_first_start_declares_a_space_and_an_address_of_each_type(tmp_path: Path) -> None:
-    async with running(Settings(data=tmp_path, **FREE)) as ready:
+    async with running(Settings(data=tmp_path, **FREE_PORTS)) as ready:
         assert list(ready.endpoints) == [
             "amqp",
             "amqps",
@@ -157,7 +142,7 @@ async def test_first_start_declares_a_space_and_an_address_of_each_type(tmp_path
 
 
 async def test_addresses_are_created_shown_and_deleted_by_command(tmp_path: Path) -> None:
-    async with running(Settings(data=tmp_path, **FREE)):
+    async with running(Settings(data=tmp_path, **FREE_PORTS)):
         created = await enmasse(tmp_path, "create", "address", "news/Europe", "--type", "multicast")
         assert created.endswith("created and ready\n")
         assert "news/Europe" in await enmasse(tmp_path, "get", "addresses")
@@ -191,7 +176,9 @@ async def test_tls_server_name_selects_the_certificate_of_a_space_or_node(
         return {name for _, name in names}
 
     node = {"localhost", "127.0.0.1", "0:0:0:0:0:0:0:1"}
-    async with running(Settings(data=tmp_path, **OFF | {"amqps_port": 0, "http_port": 0})) as ready:
+    async with running(
+        Settings(data=tmp_path, **NO_PORTS | {"amqps_port": 0, "http_port": 0})
+    ) as ready:
         amqps = ready.endpoints["amqps"]
         assert await served(amqps, "default") == {"default", "default.default"}
         await enmasse(tmp_path, "create", "addressspace", "shop")
@@ -206,7 +193,7 @@ async def test_tls_server_name_selects_the_certificate_of_a_space_or_node(
 
 
 async def test_user_is_created_and_deleted_and_its_secret_never_shown(tmp_path: Path) -> None:
-    async with running(Settings(data=tmp_path, **FREE)):
+    async with running(Settings(data=tmp_path, **FREE_PORTS)):
         await enmasse(tmp_path, "create", "user", "alice", "--password", "pencil", "--send", "a/#")
         assert "send a/#" in await enmasse(tmp_path, "get", "users")
         shown = await enmasse(tmp_path, "get", "users", "-o", "yaml")
@@ -219,7 +206,7 @@ async def test_files_are_applied_by_command(tmp_path: Path) -> None:
     file = tmp_path / "north.yaml"
     file.write_text(ORDERS.replace("default", "north") + "---" + NORTH)
     data = tmp_path / "data"
-    async with running(Settings(data=data, **FREE)):
+    async with running(Settings(data=data, **FREE_PORTS)):
         first = await enmasse(data, "apply", "-f", str(file))
         assert first == "AddressSpace north created\nAddress north.orders created\n"
         again = await enmasse(data, "apply", "-f", str(file))
@@ -232,44 +219,44 @@ async def test_start_files_add_resources_and_never_delete(tmp_path: Path) -> Non
     file = tmp_path / "orders.yaml"
     file.write_text(ORDERS)
     data = tmp_path / "data"
-    async with running(Settings(data=data, **FREE), file):
+    async with running(Settings(data=data, **FREE_PORTS), file):
         assert await names(data, "addressspaces") == ["default"]
         assert await names(data) == ["default.orders"]
     file.write_text(ORDERS.replace("orders", "more"))
-    async with running(Settings(data=data, **FREE), file):
+    async with running(Settings(data=data, **FREE_PORTS), file):
         assert await names(data) == ["default.more", "default.orders"]
-    async with running(Settings(data=data, **FREE)):
+    async with running(Settings(data=data, **FREE_PORTS)):
         assert await names(data) == ["default.more", "default.orders"]
 
 
 async def test_disabled_listeners_have_no_endpoint(tmp_path: Path) -> None:
-    async with running(Settings(data=tmp_path, **OFF | {"ws_port": 0})) as ready:
+    async with running(Settings(data=tmp_path, **NO_PORTS | {"ws_port": 0})) as ready:
         assert list(ready.endpoints) == ["ws"]
 
 
 async def test_kubeconfig_contains_the_token_itself(tmp_path: Path) -> None:
     # With a path to the token's file, kubectl would ignore its option --token.
     data = DataDir(tmp_path)
-    async with running(Settings(data=tmp_path, **FREE)):
+    async with running(Settings(data=tmp_path, **FREE_PORTS)):
         (user,) = yaml.safe_load(data.kubeconfig.read_text())["users"]
         assert user["user"] == {"token": data.token.read_text().strip()}
         assert data.kubeconfig.stat().st_mode & 0o777 == 0o600
 
 
 async def test_start_raises_the_soft_limit_of_open_files(tmp_path: Path) -> None:
-    async with running(Settings(data=tmp_path, **OFF)):
+    async with running(Settings(data=tmp_path, **NO_PORTS)):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert soft == hard
 
 
-@pytest.mark.parametrize("name", list(OFF))
+@pytest.mark.parametrize("name", list(NO_PORTS))
 def test_start_on_a_used_tcp_port_fails_and_releases_resources(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        error = refused(Settings(data=tmp_path, **OFF | {name: port}))
+        error = refused(Settings(data=tmp_path, **NO_PORTS | {name: port}))
     assert isinstance(error, Unavailable)
     assert str(port) in error.message
-    asyncio.run(start_and_stop(Settings(data=tmp_path, **OFF)))
+    asyncio.run(start_and_stop(Settings(data=tmp_path, **NO_PORTS)))
 
 
 async def start_and_stop(settings: Settings) -> None:
@@ -282,14 +269,14 @@ def test_invalid_document_is_named_and_changes_nothing(tmp_path: Path) -> None:
     good.write_text(ORDERS)
     bad.write_text(ORDERS.replace("anycast", "anycats"))
     data = tmp_path / "data"
-    error = refused(Settings(data=data, **OFF), good, bad)
+    error = refused(Settings(data=data, **NO_PORTS), good, bad)
     assert isinstance(error, Invalid)
     assert error.message.startswith(f"{bad}, document 1: Address default.orders: spec.type:")
-    absent = refused(Settings(data=data, **OFF), tmp_path / "absent.yaml")
+    absent = refused(Settings(data=data, **NO_PORTS), tmp_path / "absent.yaml")
     assert "absent.yaml: No such file or directory" in absent.message
 
     async def look() -> list[str]:
-        async with running(Settings(data=data, **FREE)):
+        async with running(Settings(data=data, **FREE_PORTS)):
             return await names(data)
 
     assert asyncio.run(look()) == SERVED
@@ -298,14 +285,14 @@ def test_invalid_document_is_named_and_changes_nothing(tmp_path: Path) -> None:
 def test_refusal_by_the_store_names_the_files(tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(ORDERS.replace("default", "nowhere"))
-    error = refused(Settings(data=tmp_path / "data", **OFF), file)
+    error = refused(Settings(data=tmp_path / "data", **NO_PORTS), file)
     assert error.message.startswith(f"{file}: ")
     assert "nowhere" in error.message
 
 
 def test_start_on_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
     with DataDir(tmp_path):
-        error = refused(Settings(data=tmp_path, **OFF))
+        error = refused(Settings(data=tmp_path, **NO_PORTS))
     assert isinstance(error, Conflict)
     assert str(tmp_path) in error.message
 
@@ -313,16 +300,16 @@ def test_start_on_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
 def test_open_space_on_an_exposed_host_requires_insecure(tmp_path: Path) -> None:
     file = tmp_path / "north.yaml"
     file.write_text(NORTH.replace("type: standard", OPEN))
-    error = refused(Settings(data=tmp_path, host="0.0.0.0", **OFF), file)
+    error = refused(Settings(data=tmp_path, host="0.0.0.0", **NO_PORTS), file)
     assert error.code == Code.SPACE_EXPOSED
     assert "--insecure" in error.message
-    settings = Settings(data=tmp_path, host="0.0.0.0", insecure=True, **OFF)
+    settings = Settings(data=tmp_path, host="0.0.0.0", insecure=True, **NO_PORTS)
     asyncio.run(start_and_stop(settings))
 
 
 async def test_first_start_on_an_exposed_host_requires_users(tmp_path: Path) -> None:
     """On an exposed host a space without an authentication service uses `standard`."""
-    settings = Settings(data=tmp_path, host="0.0.0.0", **FREE)
+    settings = Settings(data=tmp_path, host="0.0.0.0", **FREE_PORTS)
     async with running(settings) as ready:
         assert ready.suggested_address is None
         told = welcome(settings, ready)
@@ -342,7 +329,7 @@ async def test_first_start_on_an_exposed_host_requires_users(tmp_path: Path) -> 
         await enmasse(tmp_path, "wait", "addressspace/default", *unmet_again)
         assert await false_condition_reasons(tmp_path) == ["NoUsers"]
     # On a loopback host the space is open, as on a first start there.
-    async with running(Settings(data=tmp_path, **FREE)) as ready:
+    async with running(Settings(data=tmp_path, **FREE_PORTS)) as ready:
         assert ready.suggested_address is not None
         assert await false_condition_reasons(tmp_path) == []
         await attach(f"amqp://127.0.0.1:{ready.endpoints['amqp'].port}")
@@ -359,7 +346,7 @@ async def test_plaintext_api_is_refused_to_remote_peers_unless_insecure(tmp_path
         (False, "127.0.0.1", 200),
     ):
         data = tmp_path / f"{insecure}{host}"
-        settings = Settings(data=data, host=host, insecure=insecure, **OFF | {"http_port": 0})
+        settings = Settings(data=data, host=host, insecure=insecure, **NO_PORTS | {"http_port": 0})
         async with running(settings, file) as ready:
             bearer = {"Authorization": f"Bearer {(data / 'token').read_text().strip()}"}
             url = f"http://127.0.0.1:{ready.endpoints['http'].port}"

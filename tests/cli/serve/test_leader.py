@@ -23,6 +23,7 @@ from enmasse.control.defaults import default_resources
 from enmasse.resources import Declared
 from enmasse.store import MemoryStore
 from enmasse.store.leading import replaced
+from platform_process import FREE_PORTS
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +61,7 @@ def leading(data: DataDir, store: LeaseStore, clock: SystemClock) -> Iterator[Le
     """Yield a leader that has not started."""
     logins = RotatedFile(data.logins, file_bytes_max=1 << 20, files=1)
     leader = Leader(
-        Settings(data=data.path, amqp_port=0),
+        Settings(data=data.path, **FREE_PORTS),
         data,
         (store, MemoryStore(clock)),
         Certificates(data.tls, ["localhost"], clock),
