@@ -41,7 +41,7 @@ COMMANDS: dict[str, Place] = {
     "backup": Place("backup", STORED),
     "restore": Place("backup", STORED),
     **{name: Place("operate", STORED) for name in ("peek", "purge", "move", "copy", "redrive")},
-    **_panel(MESSAGES, "send", "receive", "request", "respond", "bench"),
+    **_panel(MESSAGES, "send", "receive", "request", "respond", "pub", "sub", "bench"),
 }
 """All commands, in the order of the help."""
 

@@ -9,7 +9,6 @@ import pytest
 
 from doubles import TestClock
 from enmasse.base.errors import Unavailable
-from enmasse.cli.commands.send import summary
 from enmasse.cli.messaging import transfer
 from enmasse.cli.messaging.transfer import Pace
 from enmasse.messaging import (
@@ -133,7 +132,7 @@ async def test_send_transfers_messages_settled_on_request() -> None:
     assert [settled for _, _, settled in session.sent] == [True, True]
     assert tally.outcomes == {"settled": 2}
     assert tally.all_accepted
-    assert summary(tally) == "2 sent settled"
+    assert tally.summary == "2 sent settled"
 
 
 async def test_send_times_out_without_an_outcome() -> None:

@@ -33,7 +33,6 @@ def respond(
     """
     import asyncio
 
-    from enmasse.cli.commands.send import summary
     from enmasse.cli.messaging import transfer
     from enmasse.cli.messaging.messages import Template
     from enmasse.cli.output.printing import show
@@ -50,6 +49,6 @@ def respond(
             return await transfer.respond(session, address, answer, count=count)
 
     tally = asyncio.run(run())
-    show({"replies": tally.total, **tally.outcomes}, call.output, lambda: summary(tally))
+    show({"replies": tally.total, **tally.outcomes}, call.output, lambda: tally.summary)
     if not tally.all_accepted:
         raise typer.Exit(1)

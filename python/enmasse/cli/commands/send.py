@@ -98,19 +98,6 @@ def send(
                 )
 
     tally = asyncio.run(run())
-    show({"sent": tally.total, **tally.outcomes}, call.output, lambda: summary(tally))
+    show({"sent": tally.total, **tally.outcomes}, call.output, lambda: tally.summary)
     if not tally.all_accepted:
         raise typer.Exit(1)
-
-
-def summary(tally: "Tally") -> str:
-    """Return the outcomes as text."""
-    from enmasse.cli.messaging.transfer import SETTLED
-
-    outcomes = ", ".join(
-        f"{count:,} {'sent ' * (name == SETTLED)}{name}" for name, count in tally.outcomes.items()
-    )
-    refusals = "".join(
-        f"\n  {count:,}: {error_text}" for error_text, count in tally.refusals.items()
-    )
-    return (outcomes or "nothing sent") + refusals

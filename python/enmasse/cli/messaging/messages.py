@@ -51,12 +51,12 @@ class Template:
 
         Raises: BadParameter for a malformed assignment or duration.
         """
-        annotated = [_assigned(one, "--annotation") for one in annotations or ()]
+        annotated = [assigned(one, "--annotation") for one in annotations or ()]
         if delay is not None:
             annotated.append((DELAY, _milliseconds(delay, "--delay")))
         return cls(
             durable,
-            tuple(_assigned(one, "--properties") for one in assignments or ()),
+            tuple(assigned(one, "--properties") for one in assignments or ()),
             priority,
             None if ttl is None else _milliseconds(ttl, "--ttl"),
             tuple(annotated),
@@ -70,16 +70,9 @@ class Template:
 
         Raises: BadParameter if both text and size are given.
         """
-        if text is not None and size is not None:
-            raise typer.BadParameter("give a body or a size, not both", param_hint="--size")
-        bodies: Iterator[Any]
-        if text == "-":
-            bodies = itertools.islice((line.rstrip("\n") for line in sys.stdin), count)
-        else:
-            body = text or "" if size is None else _filled(size)
-            bodies = itertools.repeat(body, count or 1)
         return (
-            self.around(Data((one,)) if isinstance(one, bytes) else Value(one)) for one in bodies
+            self.around(Data((one,)) if isinstance(one, bytes) else Value(one))
+            for one in bodies(text, size, count)
         )
 
     def around(self, body: Body) -> Message:
@@ -99,6 +92,20 @@ class Template:
         )
 
 
+def bodies(text: str | None, size: int | None, count: int | None) -> Iterator[str | bytes]:
+    """Yield a text, `size` bytes, or for `-` lines of stdin.
+
+    The default count is one, or every line of stdin.
+
+    Raises: BadParameter if both text and size are given.
+    """
+    if text is not None and size is not None:
+        raise typer.BadParameter("give a body or a size, not both", param_hint="--size")
+    if text == "-":
+        return itertools.islice((line.rstrip("\n") for line in sys.stdin), count)
+    return itertools.repeat(text or "" if size is None else _filled(size), count or 1)
+
+
 def _filled(size: int) -> bytes:
     return (FILLING * (size // len(FILLING) + 1))[:size]
 
@@ -110,7 +117,11 @@ def _milliseconds(text: str, option: str) -> int:
     return milliseconds
 
 
-def _assigned(assignment: str, option: str) -> tuple[str, Any]:
+def assigned(assignment: str, option: str) -> tuple[str, Any]:
+    """Return the name and value of `name=value`. Numbers and booleans keep their type.
+
+    Raises: BadParameter if it is malformed.
+    """
     name, separator, text = assignment.partition("=")
     if not name or not separator:
         raise typer.BadParameter(

@@ -48,13 +48,28 @@ class Tally:
     @property
     def all_accepted(self) -> bool:
         """Whether every message was accepted or pre-settled."""
-        return self.outcomes.total() == self.outcomes["accepted"] + self.outcomes[SETTLED]
+        return not self.refusals
+
+    @property
+    def summary(self) -> str:
+        """The outcomes as text, with each reason of a refusal."""
+        outcomes = ", ".join(
+            f"{count:,} {'sent ' * (name == SETTLED)}{name}"
+            for name, count in self.outcomes.items()
+        )
+        refusals = "".join(f"\n  {count:,}: {reason}" for reason, count in self.refusals.items())
+        return (outcomes or "nothing sent") + refusals
+
+    def count(self, outcome: str, refusal: str | None = None) -> None:
+        """Count one message by the name of its outcome, and by the reason if it was refused."""
+        self.outcomes[outcome] += 1
+        if refusal is not None:
+            self.refusals[refusal] += 1
 
     def add(self, outcome: Outcome) -> None:
-        """Count one outcome."""
-        self.outcomes[type(outcome).__name__.lower()] += 1
-        if not isinstance(outcome, Accepted):
-            self.refusals[str(outcome)] += 1
+        """Count one outcome of AMQP."""
+        refusal = None if isinstance(outcome, Accepted) else str(outcome)
+        self.count(type(outcome).__name__.lower(), refusal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +126,7 @@ async def send(
     async def settle_oldest() -> None:
         outcome = await pace.within(waiting.popleft())
         if settled:
-            tally.outcomes[SETTLED] += 1
+            tally.count(SETTLED)
         else:
             tally.add(outcome)
         step()

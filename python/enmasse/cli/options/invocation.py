@@ -22,6 +22,7 @@ from enmasse.cli.options.shared import (
     InSpace,
     ListingForm,
     Mechanism,
+    MqttUrl,
     Namespace,
     Output,
     OutputForm,
@@ -34,6 +35,7 @@ from enmasse.cli.options.shared import (
 if TYPE_CHECKING:
     from enmasse.cli.connect.client import Api
     from enmasse.cli.connect.servers import Server
+    from enmasse.cli.messaging.mqtt import Broker
 
 _ORDER = (
     *("space", "namespace", "url", "ca", "mechanism"),
@@ -147,6 +149,30 @@ class Messaging(Options):
 @dataclass(frozen=True, kw_only=True)
 class MessagingReporting(Messaging):
     """A command that exchanges messages, and prints a document or a table."""
+
+    output: OutputForm = Output.TABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices(Options):
+    """A command that exchanges messages with an MQTT server, as a device does."""
+
+    space: InSpace = None
+    url: MqttUrl = None
+    ca: Ca = None
+    data: Data = None
+
+    def broker(self) -> "Broker":
+        """Return the MQTT server."""
+        # Imported here: help needs the commands, but not the client.
+        from enmasse.cli.messaging.mqtt import Broker
+
+        return Broker(self.url, self.data, self.ca, self.space)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesReporting(Devices):
+    """A command that publishes messages, and prints a document or a table."""
 
     output: OutputForm = Output.TABLE
 

@@ -168,6 +168,30 @@ Url = Annotated[
         ),
     ),
 ]
+MqttUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        envvar="ENMASSE_MQTT_URL",
+        help=(
+            "MQTT server: mqtt://[USER:PASSWORD@]HOST[:PORT], also mqtts; default: the platform"
+            " on this machine."
+        ),
+    ),
+]
+Topic = Annotated[
+    str,
+    typer.Argument(
+        help="The topic, for example sensors/7/temp.", autocompletion=completion.of("address")
+    ),
+]
+QualityOfService = Annotated[
+    int,
+    typer.Option(
+        "--qos", min=0, max=2, help="At most once (0), at least once (1), exactly once (2)."
+    ),
+]
 InSpace = Annotated[
     str | None,
     typer.Option(
