@@ -176,3 +176,39 @@ fn broken_packet_ends_its_connection_and_no_other() {
     net.cut_device(one);
     assert_eq!(subscribe(&mut net, other, "multicast"), ReasonCode::GrantedQoS1.as_u8());
 }
+
+#[test]
+fn pubcomp_makes_room_for_the_next_delivery() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let one = net.device(consumer);
+        // CONNECT with receive maximum 2, and SUBSCRIBE of multicast with QoS 2
+        net.tell(one, b"\x10\x13\0\x04MQTT\x05\x02\0\0\x03\x21\0\x02\0\x03one");
+        net.tell(one, b"\x82\x0f\0\x01\0\0\x09multicast\x02");
+        answers(&mut net, one);
+        let other = device(&mut net, producer, "other");
+        for number in 1..=5 {
+            net.tell(other, &[b"\x34\x0f\0\x09multicast\0".as_slice(), &[number, 0, number]].concat());
+        }
+        let mut received = Vec::new();
+        for _ in 0..3 {
+            let bytes = std::mem::take(&mut net.devices[one].received);
+            let mut ids = Vec::new();
+            for packet in bytes.chunks_exact(17) {
+                let [0x34, 15, 0, 9, topic @ .., high, low, 0, payload] = packet else { panic!("{packet:?}") };
+                assert_eq!((topic, *high), (&b"multicast"[..], 0));
+                received.push(*payload);
+                ids.push(*low);
+            }
+            assert!(ids.len() <= 2, "the receive maximum is 2");
+            for id in &ids {
+                net.tell(one, &[0x50, 2, 0, *id]);
+                assert_eq!(std::mem::take(&mut net.devices[one].received), [0x62, 2, 0, *id], "PUBREL only");
+            }
+            for id in &ids {
+                net.tell(one, &[0x70, 2, 0, *id]);
+            }
+        }
+        assert_eq!(received, [1, 2, 3, 4, 5]);
+    }
+}

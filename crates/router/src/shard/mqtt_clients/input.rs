@@ -211,18 +211,18 @@ impl Shard {
         self.finished(id, Mqtt::error_of(closed), ending);
     }
 
-    /// The client has acknowledged a delivery. A refusal is its outcome, too.
+    /// The client has acknowledged a delivery. A refusal is its outcome, too. With QoS 2 PUBREC has
+    /// the outcome, and PUBCOMP ends what counts against the client's receive maximum [5: 4.9].
     fn acknowledged(&mut self, id: ConnId, packet_id: PacketId, code: ReasonCode, text: &str) {
-        let Some((_, token, _)) = self.mqtt(id).and_then(|mqtt| mqtt.unacknowledged.remove(&packet_id)) else {
-            return;
-        };
-        let outcome = if code.is_error() {
-            let what = format!("the client answered {code:?} {text}");
-            Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, what.trim_end()))))
-        } else {
-            Outcome::Accepted
-        };
-        self.report_outcome(token, &outcome);
+        if let Some((_, token, _)) = self.mqtt(id).and_then(|mqtt| mqtt.unacknowledged.remove(&packet_id)) {
+            let outcome = if code.is_error() {
+                let what = format!("the client answered {code:?} {text}");
+                Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, what.trim_end()))))
+            } else {
+                Outcome::Accepted
+            };
+            self.report_outcome(token, &outcome);
+        }
         self.resume_starved(id);
     }
 
