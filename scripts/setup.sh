@@ -3,7 +3,7 @@
 #   unit     Python environment with pytest, without the native core: enough for `make test-python T=tests/plan`
 #   run      Python environment and build tools: enough for `make run`
 #   docs     run + the builder of the documentation: enough for `make docs`
-#   dev      run + linters, pytest and its clients, Node.js, Chromium, Java, Spark, systemd-analyze: enough for `make test` and `make check`
+#   dev      run + linters, pytest and its clients, Node.js, Chromium, Java, Spark, systemd-analyze, mosquitto_pub: enough for `make test` and `make check`
 #   interop  dev + JDK, Maven, Go, xfsprogs and strace: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
 set -euo pipefail
@@ -45,6 +45,8 @@ system() {
     need curl curl
     need node nodejs
     need npm npm
+    # a foreign client of MQTT
+    need mosquitto_pub mosquitto-clients
     # drives the console; not the browser that Playwright would download
     need chromium chromium
     # Spark runs on it

@@ -23,7 +23,7 @@ CACHE = Path(__file__).parent.parent.parent / ".cache" / "interop"
 BUILD_TIMEOUT_S = 1200
 CALL_TIMEOUT_S = 110
 STORE_PASSWORD = "interop"
-QUICK = ("python", "javascript")
+QUICK = ("python", "javascript", "aiomqtt", "mosquitto", "mqttjs")
 
 
 def _shell(*command: str | Path, cwd: Path, **environment: str) -> None:
@@ -70,7 +70,7 @@ class Client:
     command: tuple[str, ...]
     """`{source}` and `{built}` stand for the program's folder and for what its build left."""
 
-    mechanisms: tuple[str, ...]
+    mechanisms: tuple[str, ...] = ()
     """SASL mechanisms the library has; NONE: it can leave the SASL layer out."""
 
     websocket: bool = False
@@ -111,6 +111,7 @@ class Client:
         return answer
 
 
+JAVA = ("java", "-cp", "{built}/client.jar:{built}/lib/*", "Client")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 CLIENTS = {
@@ -137,7 +138,7 @@ CLIENTS = {
             "java",
             "Qpid JMS",
             _maven,
-            ("java", "-cp", "{built}/client.jar:{built}/lib/*", "Client"),
+            JAVA,
             ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL", *SCRAM),
             websocket=True,
             virtual_host=True,
@@ -163,8 +164,24 @@ CLIENTS = {
 }
 
 
+MQTT_CLIENTS = {
+    client.name: client
+    for client in (
+        Client("aiomqtt", "aiomqtt, paho-mqtt", _nothing, (sys.executable, "{source}/client.py")),
+        Client("mosquitto", "libmosquitto", _nothing, (sys.executable, "{source}/client.py")),
+        Client("mqttjs", "MQTT.js", _npm, ("node", "{source}/client.js"), websocket=True),
+        Client(
+            "hivemq",
+            "HiveMQ",
+            _maven,
+            JAVA,
+        ),
+    )
+}
+
+
 AZURE = Client(
-    "azure", "azure-servicebus, uamqp", _pip, ("{built}/venv/bin/python", "{source}/client.py"), ()
+    "azure", "azure-servicebus, uamqp", _pip, ("{built}/venv/bin/python", "{source}/client.py")
 )
 """Senders only: it runs no scenario of the other clients."""
 
@@ -196,7 +213,7 @@ def place(platform: Platform, listener: str = "amqp") -> dict[str, Any]:
     options: dict[str, Any] = {"host": "localhost", "port": platform.port(listener)}
     if listener.startswith("ws"):
         options["websocket"] = True
-    if listener in ("amqps", "wss"):
+    if listener in ("amqps", "wss", "mqtts"):
         authority = platform.data / "tls" / "ca.crt"
         options |= {"tls": True, "ca": str(authority), **java_truststore(authority)}
     return options
