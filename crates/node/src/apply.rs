@@ -7,7 +7,7 @@ use std::sync::Arc;
 use enmasse_journal::log::{Refused, WriteBatch};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{Changes, Openings};
-use enmasse_router::table::{AddressEntry, Diff, Table};
+use enmasse_router::table::{AddressEntry, Diff, Table, retained_uid};
 
 use crate::command::Command;
 use crate::confirmation::{Applied, Cause, Failed, Proof, Reason, Unopened};
@@ -97,7 +97,11 @@ impl Node {
             // If the journal accepts no records, the next start deletes a removed address, because
             // no Plan names it.
             let _ = self.commit(&mut changes);
-            unopened = openings.into_keys().map(|uid| (uid, cause.clone())).collect();
+            // The addresses of the node itself are in no Plan: their failure is that of the others.
+            let declared: HashSet<&str> =
+                plan.spaces.iter().flat_map(|space| &space.addresses).map(|address| &*address.uid).collect();
+            let openings = openings.into_keys().filter(|uid| declared.contains(&**uid));
+            unopened = openings.map(|uid| (uid, cause.clone())).collect();
         }
         recovered_queues.settle(changes.streams);
         for (mailbox, address_changes) in self.shared.mailboxes.iter().zip(changes.address_changes) {
@@ -140,6 +144,8 @@ fn stopped_message(why: &str) -> String {
 fn without(plan: &Plan, openings: &Openings) -> Plan {
     let mut plan = plan.clone();
     for space in &mut plan.spaces {
+        // Without its queue of retained messages a space keeps nothing for clients of MQTT.
+        space.mqtt.take_if(|_| openings.contains_key(&retained_uid(&space.uid)));
         let mut gone = HashSet::new();
         space.addresses.retain_mut(|address| match openings.get(&address.uid) {
             None => true,
@@ -242,6 +248,23 @@ mod tests {
         queue["durability"] = json!("memory");
         let proof = node.apply(&plan(1, "alice", &[queue])).unwrap().proof;
         assert_eq!((proof.active, proof.failed), (vec!["disk".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn addresses_of_the_node_itself_are_not_reported() {
+        let mut plan = plan(1, "alice", &[address("disk", "queue"), address("new", "anycast")]);
+        let bounds = json!({"retainedMessages": 10, "retainedBytes": 1000, "sessionExpiryS": 60});
+        plan.spaces[0].mqtt = serde_json::from_value(bounds).unwrap();
+        let node = Node::start(&NodeConfig { workers: 1, ..NodeConfig::default() }).unwrap();
+        let proof = node.apply(&plan).unwrap().proof;
+        assert_eq!((&*proof.active, unopened(&proof)), (&["new".to_owned()][..], vec![("disk", Reason::NotOpened)]));
+        let has_store = |node: &Node| lock(&node.table).spaces().next().unwrap().mqtt().is_some();
+        assert!(!has_store(&node), "nothing can be kept");
+        let folder = Folder::new("apply");
+        let node = started(&folder);
+        let proof = node.apply(&plan).unwrap().proof;
+        assert_eq!((&*proof.active, unopened(&proof)), (&["disk", "new"].map(String::from)[..], vec![]));
+        assert!(has_store(&node));
     }
 
     #[test]

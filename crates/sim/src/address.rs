@@ -3,6 +3,7 @@
 use enmasse_router::core::AddressKind;
 use enmasse_router::plan::{Address, AddressLimits, AddressType, Redelivery, Retention, Subscription, Ttl};
 
+use crate::devices::{QUEUE, STREAM, TOPIC};
 use crate::random::Random;
 
 /// The dead-letter address of `orders` and of the subscriptions.
@@ -85,6 +86,18 @@ impl Declared {
         addresses[5].messages_max = *random.pick(&[None, None, Some(20)]);
         addresses[10].kind = AddressKind::Stream;
         addresses[10].partitions = Some(random.between(1, 3) as u32);
+        addresses
+    }
+
+    /// The addresses of clients of MQTT.
+    pub(crate) fn devices(random: &mut Random) -> Vec<Self> {
+        let mut addresses = vec![
+            Self::new(QUEUE, AddressType::Queue, 1000),
+            Self::new(TOPIC, AddressType::Topic, 1000),
+            Self::new(STREAM, AddressType::Topic, 1000),
+        ];
+        addresses[2].kind = AddressKind::Stream;
+        addresses[2].partitions = Some(random.between(1, 3) as u32);
         addresses
     }
 

@@ -4,11 +4,12 @@
 //! can be repeated.
 //!
 //! `scenario` draws the parameters of a run, `world` runs the turns of the node (`node`, `journal`)
-//! and the clients (`client`, `link`), and the `ledger` checks the clients' view against
+//! and the clients (`client`, `link`; `devices` are those of MQTT), and the `ledger` checks the clients' view against
 //! `docs/contracts.md` 7 to 9.
 
 mod address;
 mod client;
+mod devices;
 mod faults;
 mod journal;
 mod ledger;

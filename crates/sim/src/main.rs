@@ -1,21 +1,22 @@
 //! Long runs: `enmasse-sim [FIRST [COUNT [PROFILE]]]` runs COUNT seeds from FIRST on (0 and 1000)
-//! of the profile `direct` or `stored`, or of both, stops at the first violation, and reports how
+//! of the profile `direct`, `stored` or `devices`, or of all, stops at the first violation, and reports how
 //! often each fault and each pair of faults happened.
 
 use std::process::ExitCode;
 
 use enmasse_sim::{FaultCounts, Profile, RunStats, run};
 
-const USAGE: &str = "usage: enmasse-sim [FIRST [COUNT [direct|stored]]]";
+const USAGE: &str = "usage: enmasse-sim [FIRST [COUNT [direct|stored|devices]]]";
 
 fn options() -> Option<(u64, u64, Vec<Profile>)> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default| arguments.next().map_or(Some(default), |argument| argument.parse().ok());
     let (first, count) = (number(0)?, number(1000)?);
     let profiles = match arguments.next().as_deref() {
-        None => vec![Profile::Direct, Profile::Stored],
+        None => vec![Profile::Direct, Profile::Stored, Profile::Devices],
         Some("direct") => vec![Profile::Direct],
         Some("stored") => vec![Profile::Stored],
+        Some("devices") => vec![Profile::Devices],
         Some(_) => return None,
     };
     Some((first, count, profiles))

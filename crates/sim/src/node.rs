@@ -10,7 +10,7 @@ use enmasse_router::core::{AddressKey, AddressKind, AddressStats, Digests, Recei
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
     CommandBatch, ConnId, DynamicNodes, Fact, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer,
-    RecoveredQueues, Request, Shard, Shared, StoredAddressChange,
+    Protocol, RecoveredQueues, Request, Shard, Shared, StoredAddressChange,
 };
 use enmasse_router::table::{Space, Table};
 
@@ -152,8 +152,17 @@ impl Node {
 
     /// Connects a client; returns the number of the socket.
     pub(crate) fn connect(&mut self, now: Time, random: &mut Random) -> usize {
+        self.connect_peer(now, Protocol::Amqp, random)
+    }
+
+    /// Connects a client of MQTT; returns the number of the socket.
+    pub(crate) fn connect_device(&mut self, now: Time, random: &mut Random) -> usize {
+        self.connect_peer(now, Protocol::Mqtt, random)
+    }
+
+    fn connect_peer(&mut self, now: Time, protocol: Protocol, random: &mut Random) -> usize {
         let shard = random.below(self.workers.len());
-        let conn = self.workers[shard].shard.connect(now, &Peer { loopback: true, ..Peer::default() });
+        let conn = self.workers[shard].shard.connect(now, &Peer { loopback: true, protocol, ..Peer::default() });
         let mut wire = || Wire::new(self.wire_capacity, random.between(1, self.latency_us));
         self.sockets.push(Socket {
             up: wire(),
@@ -348,6 +357,14 @@ impl Node {
         };
         let busy = stats.filter(|(_, of)| of.ready + of.scheduled + of.acquired + of.leaving + of.uncommitted > 0);
         busy.map(|(key, of)| format!("{:?} {of:?}", name_of(key))).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Messages in an address, in any state.
+    pub(crate) fn stored_in(&self, name: &str) -> u64 {
+        let key =
+            self.table.spaces().flat_map(Space::addresses).find(|entry| *entry.name == *name).map(|entry| entry.key);
+        let stats = self.workers.iter().flat_map(|worker| worker.shard.queue_stats());
+        stats.filter(|(of, _)| Some(*of) == key).map(|(_, of)| of.ready).sum()
     }
 
     /// Messages in queues and subscriptions, in any state.

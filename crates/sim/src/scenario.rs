@@ -20,6 +20,8 @@ pub enum Profile {
     Direct,
     /// queues, topics, streams, transactions, dead letters and expiry, on a journal, with restarts
     Stored,
+    /// clients of MQTT with sessions on stored addresses, with restarts
+    Devices,
 }
 
 /// Chances of faults, per step and out of a million.
@@ -75,6 +77,7 @@ impl Scenario {
         match profile {
             Profile::Direct => Self::direct(random),
             Profile::Stored => Self::stored(random),
+            Profile::Devices => Self::devices(random),
         }
     }
 
@@ -142,6 +145,24 @@ impl Scenario {
                 secret: random.number() as u32,
                 ..log::Config::default()
             },
+        }
+    }
+
+    fn devices(random: &mut Random) -> Self {
+        let rates = FaultRates {
+            drop: *random.pick(&[0, 200, 1000]),
+            kill: *random.pick(&[0, 100, 200]),
+            power: *random.pick(&[0, 0, 100]),
+            plan: 0,
+        };
+        Self {
+            profile: Profile::Devices,
+            clients: random.between(4, 8) as usize,
+            spaces: 1,
+            addresses: Declared::devices(random),
+            steps: random.between(4_000, 16_000) as u32,
+            rates,
+            ..Self::stored(random)
         }
     }
 
@@ -229,7 +250,11 @@ impl Scenario {
             addresses: addresses.collect(),
             auto_create: Vec::new(),
             internal: false,
-            mqtt: None,
+            mqtt: (self.profile == Profile::Devices).then_some(plan::MqttStorage {
+                retained_messages: 1_000,
+                retained_bytes: 1 << 20,
+                session_expiry_s: 604_800,
+            }),
         }
     }
 }

@@ -9,6 +9,7 @@ use enmasse_router::core::AddressKind;
 use enmasse_router::plan::Plan;
 
 use crate::client::Client;
+use crate::devices;
 use crate::faults::{Fault, FaultCounts};
 use crate::ledger::{Ledger, RunStats, covers};
 use crate::node::Node;
@@ -71,6 +72,9 @@ impl Drop for OnPanic {
 /// The first violation of the contract, after the history that led to it.
 pub fn run(profile: Profile, seed: u64) -> Result<Report, String> {
     let _on_panic = OnPanic(profile, seed);
+    if profile == Profile::Devices {
+        return devices::run(seed);
+    }
     let mut world = World::new(profile, seed)?;
     for _ in 0..world.scenario.phases {
         for _ in 0..world.scenario.steps {

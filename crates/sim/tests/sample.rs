@@ -53,8 +53,18 @@ fn stored_addresses_keep_the_contract_for_a_sample_of_seeds() {
 }
 
 #[test]
+fn promises_to_clients_of_mqtt_are_kept_for_a_sample_of_seeds() {
+    if let Some((stats, faults)) = sample(Profile::Devices) {
+        assert!(stats.received > 5_000 && stats.outcomes > 2_000, "too little traffic: {stats:?}");
+        for fault in [Fault::Drop, Fault::Kill, Fault::Power] {
+            assert!(faults.count(fault) > 0, "{fault:?}\n{faults}");
+        }
+    }
+}
+
+#[test]
 fn seed_gives_the_same_run_twice() {
-    for profile in [Profile::Direct, Profile::Stored] {
+    for profile in [Profile::Direct, Profile::Stored, Profile::Devices] {
         let digests = || (0..3).map(|seed| run(profile, seed).map(|report| report.digest)).collect::<Vec<_>>();
         assert_eq!(digests(), digests());
     }

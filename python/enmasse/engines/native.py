@@ -394,9 +394,7 @@ def _proof(reported: Mapping[str, Any], journal: Mapping[str, Any] | None) -> Pr
     failed = {
         one["uid"]: Failure(one["reason"], one["message"])
         for one in reported["failed"]
-        # A node without a journal has no place for what MQTT clients leave behind: the addresses
-        # SPACE/retained and SPACE/sessions are its own, and not in the Plan.
-        if one["uid"] not in UIDS and "/" not in one["uid"]
+        if one["uid"] not in UIDS
     }
     proof = Proof(reported["version"], frozenset(reported["active"]) - UIDS, failed)
     if journal is None:

@@ -41,6 +41,8 @@ pub(super) enum State {
     Received,
     /// PUBREL was sent; waits for PUBCOMP
     Released,
+    /// PUBCOMP came; the driver has to free the packet identifier
+    Completed,
 }
 
 /// What a step leads to.
@@ -73,8 +75,10 @@ impl State {
             (Self::Released | Self::RestoredReceived, Step::PubComp) => Next::End,
             (Self::Released, Step::PubRec) => Next::Again,
             (Self::Received | Self::RestoredReceived, Step::PubRec) => Next::Ignore,
-            (Self::Free | Self::Reserved, Step::PubRec) => Next::Unknown,
-            (Self::Free | Self::Reserved, Step::PubAck | Step::PubRecError | Step::PubComp) => Next::Ignore,
+            (Self::Free | Self::Reserved | Self::Completed, Step::PubRec) => Next::Unknown,
+            (Self::Free | Self::Reserved | Self::Completed, Step::PubAck | Step::PubRecError | Step::PubComp) => {
+                Next::Ignore
+            }
             _ => Next::Violation,
         }
     }
@@ -117,6 +121,8 @@ pub(super) struct Deliveries {
     free: List,
     /// places in the window that are not taken (the send quota of 4.9)
     quota: u16,
+    /// number of slots whose deliveries have ended and whose packet identifiers are not free
+    completed: u16,
 }
 
 impl Deliveries {
@@ -196,9 +202,35 @@ impl Deliveries {
         self.slot_mut(id.get()).state = state;
     }
 
-    /// Ends a delivery and returns its token.
+    /// Ends a delivery and returns its token; its packet identifier is free.
     #[inline]
     pub(super) fn end(&mut self, id: PacketId) -> u64 {
+        let token = self.complete(id);
+        self.completed += 1;
+        self.reuse(id);
+        token
+    }
+
+    /// Ends a delivery whose packet identifier stays in use until `reuse`.
+    pub(super) fn retain(&mut self, id: PacketId) -> u64 {
+        let token = self.complete(id);
+        self.completed += 1;
+        token
+    }
+
+    /// Frees the packet identifier of a delivery that was retained.
+    #[inline]
+    pub(super) fn reuse(&mut self, id: PacketId) {
+        self.completed -= 1;
+        match self.sent.first == NONE && self.completed == 0 && self.slots.len() > SLOTS_KEPT {
+            true => (self.slots, self.free) = (Vec::new(), List::default()),
+            false => self.free(id.get()),
+        }
+    }
+
+    /// Takes a delivery out of the list.
+    #[inline]
+    fn complete(&mut self, id: PacketId) -> u64 {
         let id = id.get();
         let Slot { token, next, previous, counted, .. } = *self.slot(id);
         self.quota += u16::from(counted);
@@ -210,10 +242,8 @@ impl Deliveries {
             NONE => self.sent.last = previous,
             next => self.slot_mut(next).previous = previous,
         }
-        match self.sent.first == NONE && self.slots.len() > SLOTS_KEPT {
-            true => (self.slots, self.free) = (Vec::new(), List::default()),
-            false => self.free(id),
-        }
+        let slot = self.slot_mut(id);
+        (slot.state, slot.counted, slot.next, slot.previous) = (State::Completed, false, NONE, NONE);
         token
     }
 

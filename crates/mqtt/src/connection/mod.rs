@@ -17,6 +17,8 @@
 //! For a promise that holds across a crash, the driver stores: packet identifier and message before
 //! `send_reserved` (`reserve` gives the identifier in advance), the identifier of a QoS 2 message
 //! together with the message before `answer_publish`, and progress before `release` and `complete`.
+//! After `retain_identifiers`, one of a complete delivery with QoS 2 is used again after `reuse`
+//! only: its removal is stored by then.
 
 mod alias;
 mod answers;
@@ -62,6 +64,8 @@ pub struct Connection {
     /// the client wants reason strings
     problem_information: bool,
     deliveries: Deliveries,
+    /// packet identifiers of QoS 2 stay in use after PUBCOMP until `reuse`
+    retains_identifiers: bool,
     requests: Requests,
     incoming_aliases: IncomingAliases,
     outgoing_aliases: OutgoingAliases,
@@ -89,6 +93,7 @@ impl Connection {
             remote_size_max_bytes: u32::MAX,
             problem_information: true,
             deliveries: Deliveries::default(),
+            retains_identifiers: false,
             requests: Requests::default(),
             incoming_aliases: IncomingAliases::default(),
             outgoing_aliases: OutgoingAliases::default(),

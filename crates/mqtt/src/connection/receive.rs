@@ -123,7 +123,8 @@ impl Connection {
         let packet_id = ack.packet_id;
         match self.deliveries.state(packet_id).after(step) {
             Next::End => {
-                let token = self.deliveries.end(packet_id);
+                let retains = self.retains_identifiers && step == Step::PubComp;
+                let token = if retains { self.deliveries.retain(packet_id) } else { self.deliveries.end(packet_id) };
                 let (code, properties) = (ack.code, ack.properties);
                 Ok(Some(Event::Acknowledged { packet_id, token, code, properties }))
             }

@@ -93,6 +93,24 @@ impl Connection {
         Ok(())
     }
 
+    /// From now on packet identifiers of deliveries with QoS 2 stay in use after `Acknowledged` until
+    /// `reuse`.
+    pub const fn retain_identifiers(&mut self) {
+        self.retains_identifiers = true;
+    }
+
+    /// Frees the packet identifier of a delivery with QoS 2 after `Acknowledged`.
+    ///
+    /// # Errors
+    /// `NotReserved` for any other identifier.
+    pub fn reuse(&mut self, packet_id: PacketId) -> Result<(), SendError> {
+        if self.deliveries.state(packet_id) != DeliveryState::Completed {
+            return Err(SendError::NotReserved);
+        }
+        self.deliveries.reuse(packet_id);
+        Ok(())
+    }
+
     /// Sends PUBREL after `Received`, or for a delivery that was restored as `Received`
     /// [5: 4.3.3-4, 4.4.0-1]. PUBREL packets leave in the order of these calls.
     ///

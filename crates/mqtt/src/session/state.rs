@@ -1,17 +1,14 @@
 //! The state of a session.
 
 use crate::codec::{PublishProperties, QoS, SubscriptionOptions, Will};
-use crate::connection::InFlight;
 
-/// All that a server keeps of a session (4.1), but the messages.
+/// All that a server keeps of a session (4.1), except for messages and their packet identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// seconds after the end of a connection; `u32::MAX`: no end
     pub expiry_s: u32,
     /// by filter
     pub subscriptions: Vec<StoredSubscription>,
-    /// deliveries and packet ids
-    pub in_flight: InFlight,
     /// published when the connection or the session ends
     pub will: Option<StoredWill>,
 }

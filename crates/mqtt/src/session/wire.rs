@@ -1,16 +1,15 @@
-//! The encoding of sessions and changes: a format byte, then fields in the manner of MQTT (texts
-//! with two bytes of length, counts as variable byte integers).
+//! The encoding of sessions: a format byte, then fields in the manner of MQTT (texts with two bytes
+//! of length, counts as variable byte integers).
 
 use thiserror::Error as ThisError;
 
-use super::{Change, Session, StoredSubscription, StoredWill};
+use super::{Session, StoredSubscription, StoredWill};
 use crate::codec::fixed::REMAINING_LENGTH_MAX;
 use crate::codec::reader::Reader;
-use crate::codec::writer::{put_field, put_u16, put_variable};
-use crate::codec::{DecodeError, PacketId, QoS, SubscriptionOptions};
-use crate::connection::{OutgoingDelivery, Stage};
+use crate::codec::writer::{put_field, put_variable};
+use crate::codec::{DecodeError, QoS, SubscriptionOptions};
 
-/// Bytes that are no session and no change.
+/// Bytes that are no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
 #[error("session record: {what}")]
 pub struct SessionDecodeError {
@@ -24,25 +23,11 @@ impl From<DecodeError> for SessionDecodeError {
     }
 }
 
-/// The only format so far.
-const FORMAT: u8 = 1;
+/// The only format.
+const FORMAT: u8 = 2;
 
 /// Bits of the options of a subscription or a will that name optional fields.
 const PRESENT: u8 = 0x80;
-
-/// First byte of a change.
-mod kind {
-    pub(super) const EXPIRY: u8 = 1;
-    pub(super) const SUBSCRIBED: u8 = 2;
-    pub(super) const UNSUBSCRIBED: u8 = 3;
-    pub(super) const WILL_SET: u8 = 4;
-    pub(super) const WILL_CLEARED: u8 = 5;
-    pub(super) const RESERVED: u8 = 6;
-    pub(super) const DELIVERY_RECEIVED: u8 = 7;
-    pub(super) const DELIVERY_ENDED: u8 = 8;
-    pub(super) const RECEIVED: u8 = 9;
-    pub(super) const RELEASED: u8 = 10;
-}
 
 impl Session {
     /// Appends the session. Filters, topic and payload have at most 65,535 bytes, as MQTT allows.
@@ -51,14 +36,6 @@ impl Session {
         out.extend_from_slice(&self.expiry_s.to_be_bytes());
         put_variable(out, self.subscriptions.len());
         self.subscriptions.iter().for_each(|subscription| put_subscription(out, subscription));
-        put_variable(out, self.in_flight.outgoing.len());
-        for delivery in &self.in_flight.outgoing {
-            put_u16(out, delivery.packet_id.get());
-            out.extend_from_slice(&delivery.token.to_be_bytes());
-            out.push(delivery.stage as u8);
-        }
-        put_variable(out, self.in_flight.received.len());
-        self.in_flight.received.iter().for_each(|id| put_u16(out, id.get()));
         out.push(u8::from(self.will.is_some()));
         if let Some(will) = &self.will {
             put_will(out, will);
@@ -78,12 +55,6 @@ impl Session {
         for _ in 0..reader.variable()? {
             session.subscriptions.push(read_subscription(&mut reader)?);
         }
-        for _ in 0..reader.variable()? {
-            session.in_flight.outgoing.push(read_delivery(&mut reader)?);
-        }
-        for _ in 0..reader.variable()? {
-            session.in_flight.received.push(reader.packet_id()?);
-        }
         session.will = match reader.u8()? {
             0 => None,
             1 => Some(read_will(&mut reader)?),
@@ -91,66 +62,6 @@ impl Session {
         };
         end(&reader)?;
         Ok(session)
-    }
-}
-
-impl Change {
-    /// Appends the change.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let with_id = |out: &mut Vec<u8>, kind: u8, id: PacketId| {
-            out.push(kind);
-            put_u16(out, id.get());
-        };
-        match self {
-            Self::Expiry(seconds) => {
-                out.push(kind::EXPIRY);
-                out.extend_from_slice(&seconds.to_be_bytes());
-            }
-            Self::Subscribed(subscription) => {
-                out.push(kind::SUBSCRIBED);
-                put_subscription(out, subscription);
-            }
-            Self::Unsubscribed(filter) => {
-                out.push(kind::UNSUBSCRIBED);
-                put_field(out, filter.as_bytes());
-            }
-            Self::WillSet(will) => {
-                out.push(kind::WILL_SET);
-                put_will(out, will);
-            }
-            Self::WillCleared => out.push(kind::WILL_CLEARED),
-            Self::Reserved { packet_id, token } => {
-                with_id(out, kind::RESERVED, *packet_id);
-                out.extend_from_slice(&token.to_be_bytes());
-            }
-            Self::DeliveryReceived(id) => with_id(out, kind::DELIVERY_RECEIVED, *id),
-            Self::DeliveryEnded(id) => with_id(out, kind::DELIVERY_ENDED, *id),
-            Self::Received(id) => with_id(out, kind::RECEIVED, *id),
-            Self::Released(id) => with_id(out, kind::RELEASED, *id),
-        }
-    }
-
-    /// Reads a change that `encode` wrote.
-    ///
-    /// # Errors
-    /// The bytes are no change, or more than one.
-    pub fn decode(bytes: &[u8]) -> Result<Self, SessionDecodeError> {
-        let mut reader = Reader::new(bytes);
-        let change = match reader.u8()? {
-            kind::EXPIRY => Self::Expiry(reader.u32()?),
-            kind::SUBSCRIBED => Self::Subscribed(read_subscription(&mut reader)?),
-            kind::UNSUBSCRIBED => Self::Unsubscribed(reader.text()?.to_owned()),
-            kind::WILL_SET => Self::WillSet(Box::new(read_will(&mut reader)?)),
-            kind::WILL_CLEARED => Self::WillCleared,
-            kind::RESERVED => Self::Reserved { packet_id: reader.packet_id()?, token: read_token(&mut reader)? },
-            kind::DELIVERY_RECEIVED => Self::DeliveryReceived(reader.packet_id()?),
-            kind::DELIVERY_ENDED => Self::DeliveryEnded(reader.packet_id()?),
-            kind::RECEIVED => Self::Received(reader.packet_id()?),
-            kind::RELEASED => Self::Released(reader.packet_id()?),
-            _ => return Err(SessionDecodeError { what: "the kind of the change is not known" }),
-        };
-        end(&reader)?;
-        Ok(change)
     }
 }
 
@@ -180,20 +91,6 @@ fn read_subscription(reader: &mut Reader<'_>) -> Result<StoredSubscription, Sess
     let unknown = SessionDecodeError { what: "the options of a subscription are not known" };
     let options = SubscriptionOptions::from_bits(bits & !PRESENT).ok_or(unknown)?;
     Ok(StoredSubscription { filter, options, subscription_id })
-}
-
-fn read_delivery(reader: &mut Reader<'_>) -> Result<OutgoingDelivery, SessionDecodeError> {
-    let (packet_id, token) = (reader.packet_id()?, read_token(reader)?);
-    let stage = match reader.u8()? {
-        0 => Stage::Published,
-        1 => Stage::Received,
-        _ => return Err(SessionDecodeError { what: "the stage of a delivery is not known" }),
-    };
-    Ok(OutgoingDelivery { packet_id, token, stage })
-}
-
-fn read_token(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
-    Ok(u64::from(reader.u32()?) << 32 | u64::from(reader.u32()?))
 }
 
 /// Bit of a will's first byte beside its QoS.

@@ -4,7 +4,7 @@
 use bolero::check;
 use enmasse_mqtt::codec::fixed::{Frame, split};
 use enmasse_mqtt::codec::{Packet, Version, decode, encode_connect, encode_publish};
-use enmasse_mqtt::session::{Change, Session};
+use enmasse_mqtt::session::Session;
 use enmasse_mqtt::topic::{Filter, is_topic_name, matches};
 
 const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
@@ -86,11 +86,6 @@ fn session_records() {
             let mut bytes = Vec::new();
             session.encode(&mut bytes);
             assert_eq!(Session::decode(&bytes).as_ref(), Ok(&session));
-        }
-        if let Ok(change) = Change::decode(input) {
-            let mut bytes = Vec::new();
-            change.encode(&mut bytes);
-            assert_eq!(Change::decode(&bytes).as_ref(), Ok(&change));
         }
     });
 }

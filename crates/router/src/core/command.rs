@@ -17,7 +17,7 @@ use enmasse_amqp::types::{Error, Fields, Outcome};
 use super::delivery::{Arrival, Delivery};
 use super::describe::AddressDescription;
 use super::ending::Ending;
-use super::ids::{AttachmentId, QuestionId, TransactionId};
+use super::ids::{AttachmentId, Flow, PacketFlow, QuestionId, TransactionId};
 use super::role::{
     AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
@@ -60,6 +60,12 @@ commands! {
         Relinquish { tokens: Cow<'a, [u64]>, ending: Ending, oldest: bool },
         Credit { attachment: AttachmentId, limit: u32, drain: bool },
         Deliver { attachment: AttachmentId, arrival: Arrival<'a> },
+        /// As of [`Router::deliver_once`](super::Router::deliver_once).
+        DeliverOnce { attachment: AttachmentId, arrival: Arrival<'a>, record: AttachmentId, packet: PacketFlow },
+        /// As of [`Router::keep_packet_id`](super::Router::keep_packet_id).
+        KeepPacketId { record: AttachmentId, packet: PacketFlow, token: Option<u64> },
+        /// As of [`Router::drop_packet_id`](super::Router::drop_packet_id).
+        DropPacketId { record: AttachmentId, packet: PacketFlow },
         Outcome { token: u64, outcome: Cow<'a, Outcome> },
         /// The same outcome of several deliveries.
         Outcomes { tokens: Cow<'a, [u64]>, outcome: Cow<'a, Outcome> },
@@ -104,6 +110,13 @@ commands! {
         /// Comes before `Attached` for a link that named a durable subscription and no address:
         /// the stored description of the subscription ([`Subscribing::description`]).
         Recalled { attachment: AttachmentId, description: &'a [u8] },
+        /// Comes before `Attached` for a link that has recalled the record of a session of MQTT: the
+        /// packet identifiers of messages with QoS 2 that the client has sent and not released, and
+        /// of those that it has received and not completed.
+        PacketIds { attachment: AttachmentId, from_client: Vec<u16>, from_node: Vec<u16> },
+        /// Answers [`Router::keep_packet_id`](super::Router::keep_packet_id), or (`kept` is false)
+        /// [`Router::drop_packet_id`](super::Router::drop_packet_id): it is on disk.
+        PacketId { record: AttachmentId, packet: PacketFlow, kept: bool },
         /// Comes before `Attached` for a link that can be resumed: its deliveries that are
         /// unsettled at this end.
         Unsettled { attachment: AttachmentId, unsettled: Unsettled },
@@ -165,6 +178,8 @@ impl ToLink<'_> {
         match self {
             Self::Attached { attachment, .. }
             | Self::Recalled { attachment, .. }
+            | Self::PacketIds { attachment, .. }
+            | Self::PacketId { record: attachment, .. }
             | Self::Unsettled { attachment, .. }
             | Self::Name { attachment, .. }
             | Self::Transfer { attachment, .. }
@@ -195,6 +210,7 @@ wire_structs! {
     Resume { link, keep_s, unsettled, incomplete }
     TransactionId { shard, conn, number }
     QuestionId { shard, conn, number }
+    PacketFlow { flow, id }
     AddressDescription { depth, consumers, producers, partitions }
     Consuming {
         selector, browses, priority, exclusive, no_local, subscribing, name, start, partition, settled, resume
@@ -204,6 +220,7 @@ wire_structs! {
 wire_units! {
     AddressKind { Anycast, Multicast, Queue, Topic, Stream }
     Ending { ByClient, ByNode, Lost, NotResumed, RolledBack }
+    Flow { FromClient, FromNode }
     Hold { No, Session, SendOnly, Connection }
 }
 

@@ -29,6 +29,24 @@ impl TransactionId {
     pub const NONE: Self = Self { shard: u16::MAX, conn: u32::MAX, number: 0 };
 }
 
+/// The side of a client of MQTT that sends a message with QoS 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// the client
+    FromClient,
+    /// the node
+    FromNode,
+}
+
+/// The packet identifier of a message with QoS 2, in the session of its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketFlow {
+    /// who sends the message
+    pub flow: Flow,
+    /// the packet identifier
+    pub id: u16,
+}
+
 /// Names a question of a connection to the home of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuestionId {

@@ -60,7 +60,7 @@ use queue::{Diversions, Operations, Queue};
 use random::Random;
 use received::Received;
 use schedule::Schedule;
-use storage::{Bodies, Storage};
+use storage::{Bodies, KeptPacketId, Storage};
 use stream::Waiting;
 use topic::Subscriptions;
 use transactions::Transactions;
@@ -73,7 +73,7 @@ pub use delivery::{Arrival, Delivery};
 pub use describe::AddressDescription;
 pub use ending::{Ending, Verdict};
 pub use filter::Filter;
-pub use ids::{AttachmentId, QuestionId, TransactionId};
+pub use ids::{AttachmentId, Flow, PacketFlow, QuestionId, TransactionId};
 pub use links::Links;
 pub use multicast::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS, STALL_MS};
 pub use queue::{
@@ -198,6 +198,8 @@ pub struct Router {
     subscriptions: Subscriptions,
     queue_numbers: QueueNumbers,
     transactions: Transactions,
+    /// the packet identifier of the message that is being delivered, until it is stored
+    packet_id: Option<KeptPacketId>,
 }
 
 /// Waiting messages of direct addresses, and the outcomes of their copies.
@@ -246,6 +248,7 @@ impl Router {
             subscriptions: Subscriptions::default(),
             queue_numbers: QueueNumbers::new(1),
             transactions: Transactions::default(),
+            packet_id: None,
         }
     }
 

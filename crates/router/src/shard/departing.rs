@@ -15,9 +15,10 @@ use enmasse_amqp::connection::{ClosedBy, LinkId, SessionId};
 use enmasse_amqp::types::{Error, condition};
 
 use super::conn::{DynamicNode, Link};
+use super::link_names::LinkTheft;
 use super::work::{RELEASE_NANOS, RETURN_NANOS};
 use super::{ConnId, Shard};
-use crate::core::{AttachmentId, Ending, Hold, Links, ToHome, ToLink, home_of_token};
+use crate::core::{AttachmentId, Ending, Hold, Links, SubscriptionName, ToHome, ToLink, home_of_token};
 
 /// How a link ends.
 #[derive(Clone, Debug)]
@@ -51,6 +52,10 @@ enum Step {
     Return { tokens: Vec<u64>, ending: Ending, oldest: bool },
     /// an attachment is removed
     Leave { attachment: AttachmentId, ending: Ending, closed: bool },
+    /// a link recalls a durable subscription, which an earlier step may leave
+    Recall { attachment: AttachmentId, names: Vec<SubscriptionName> },
+    /// a link takes over another one, which an earlier step may end
+    Confirm { theft: LinkTheft },
 }
 
 /// Steps of departures at this home.
@@ -69,6 +74,15 @@ impl Departures {
     /// Whether one more step may be done now without overtaking another.
     fn are_due(&self) -> bool {
         self.room_nanos > 0 && self.waiting.is_empty()
+    }
+
+    /// Delays the confirmation of a theft until all earlier steps are done. `false`: there are none.
+    pub(super) fn delay_confirmation(&mut self, theft: LinkTheft) -> bool {
+        let is_delayed = !self.waiting.is_empty();
+        if is_delayed {
+            self.waiting.push_back(Step::Confirm { theft });
+        }
+        is_delayed
     }
 }
 
@@ -287,6 +301,15 @@ impl Shard {
         }
     }
 
+    /// A link recalls a durable subscription, after all earlier steps of departures.
+    pub(super) fn recall_after_departures(&mut self, attachment: AttachmentId, names: Vec<SubscriptionName>) {
+        if self.departures.waiting.is_empty() {
+            self.router.recall(attachment, &names, &mut self.fabric);
+        } else {
+            self.departures.waiting.push_back(Step::Recall { attachment, names });
+        }
+    }
+
     fn leave_address_now(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
         self.departures.room_nanos = self.departures.room_nanos.saturating_sub(RELEASE_NANOS);
         if closed {
@@ -306,6 +329,8 @@ impl Shard {
             match step {
                 Step::Return { tokens, ending, oldest } => self.relinquish_now(&tokens, ending, oldest),
                 Step::Leave { attachment, ending, closed } => self.leave_address_now(attachment, ending, closed),
+                Step::Recall { attachment, names } => self.router.recall(attachment, &names, &mut self.fabric),
+                Step::Confirm { theft } => self.pass_confirmation(theft),
             }
         }
     }

@@ -2,7 +2,7 @@
 //! The router's commands to links are handled here, or encoded into the batch for the shard of the
 //! link.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use enmasse_amqp::connection::{LinkId, Outgoing, SendError, Tag};
 use enmasse_amqp::time::Time;
@@ -14,7 +14,8 @@ use super::attachments::{Attachment, Attachments};
 use super::batch::CommandBatch;
 use super::conn::{Attaching, Conn, Link};
 use super::credit_window::CreditWindow;
-use super::mqtt::Fate;
+use super::link_names::{LinkHolder, LinkName};
+use super::mqtt::{Fate, Mqtt};
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
 use super::transactions::transactional;
@@ -56,6 +57,11 @@ pub(super) struct Fabric {
     pub(super) stopped: usize,
     /// the cost of reading the current connection
     pub(super) work: Work,
+    /// names of clients of MQTT whose connections have ended, by the links to the records of their
+    /// sessions, until the homes of these have taken their last commands
+    pub(super) leaving_names: HashMap<AttachmentId, (LinkName, LinkHolder)>,
+    /// names whose homes have done that
+    pub(super) left_names: Vec<(LinkName, LinkHolder)>,
     /// when the driver last called
     pub(super) now: Time,
 }
@@ -80,6 +86,8 @@ impl Fabric {
             paced: BTreeSet::new(),
             stopped: 0,
             work: Work::default(),
+            leaving_names: HashMap::new(),
+            left_names: Vec::new(),
             now: Time::ZERO,
         }
     }
@@ -144,6 +152,9 @@ impl Fabric {
 
     /// Frees a detached attachment: its home sends no more commands for it.
     pub(super) fn finish_detach(&mut self, attachment: AttachmentId) {
+        if !self.leaving_names.is_empty() {
+            self.left_names.extend(self.leaving_names.remove(&attachment));
+        }
         let Some(gone) = self.attachments.remove(attachment) else { return };
         if gone.held != Hold::No {
             self.link_held(gone.conn, gone.link, gone.held, Hold::No);
@@ -447,6 +458,17 @@ impl Fabric {
         match command {
             ToLink::Attached { attachment, answer } => self.attached(attachment, answer),
             ToLink::Recalled { attachment, description } => self.recalled(attachment, description),
+            ToLink::PacketIds { attachment, from_client, from_node } => {
+                if let Some((mqtt, _)) = self.mqtt_of(attachment) {
+                    mqtt.session.resumes(&from_client, &from_node);
+                }
+            }
+            ToLink::PacketId { record, packet, kept } => {
+                if let Some((mqtt, conn)) = self.mqtt_of(record) {
+                    mqtt.packet_id_stored(packet, kept);
+                    self.mark(conn);
+                }
+            }
             ToLink::Unsettled { attachment, unsettled } => self.unsettled(attachment, unsettled),
             ToLink::Name { attachment, number, again } => self.name(attachment, number, again),
             ToLink::Transfer { attachment, delivery } => self.dispatch_to_link(attachment, &delivery),
@@ -501,6 +523,12 @@ impl Fabric {
 
 /// The commands to links.
 impl Fabric {
+    /// The client of MQTT to which a link belongs, and the key of its connection.
+    fn mqtt_of(&mut self, attachment: AttachmentId) -> Option<(&mut Mqtt, u32)> {
+        let conn = self.attachments.get(attachment)?.conn;
+        Some((self.conns.get_mut(conn as usize)?.machine.mqtt_mut()?, conn))
+    }
+
     fn recalled(&mut self, attachment: AttachmentId, description: &[u8]) {
         let Some(conn) =
             self.attachments.get(attachment).and_then(|attachment| self.conns.get_mut(attachment.conn as usize))

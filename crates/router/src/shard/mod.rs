@@ -517,11 +517,16 @@ impl Shard {
         match command {
             ToHome::Attach { attachment, address, role } => router.attach(attachment, address, role, fabric),
             ToHome::Origin { attachment, origin } => router.set_origin(attachment, origin),
-            ToHome::Recall { attachment, names } => router.recall(attachment, &names, fabric),
+            ToHome::Recall { attachment, names } => self.recall_after_departures(attachment, names),
             ToHome::Detach { attachment, ending, closed } => self.leave_address(attachment, ending, closed),
             ToHome::Relinquish { tokens, ending, oldest } => self.receive_relinquished(tokens, ending, oldest),
             ToHome::Credit { attachment, limit, drain } => router.credit(attachment, limit, drain, fabric),
             ToHome::Deliver { attachment, arrival } => router.deliver(attachment, arrival, fabric),
+            ToHome::DeliverOnce { attachment, arrival, record, packet } => {
+                router.deliver_once(attachment, arrival, (record, packet), fabric);
+            }
+            ToHome::KeepPacketId { record, packet, token } => router.keep_packet_id(record, packet, token, fabric),
+            ToHome::DropPacketId { record, packet } => router.drop_packet_id(record, packet, fabric),
             ToHome::Outcome { token, outcome } => router.outcome(token, &outcome, fabric),
             ToHome::Outcomes { tokens, outcome } => {
                 tokens.iter().for_each(|token| router.outcome(*token, &outcome, fabric));
@@ -578,6 +583,7 @@ impl Shard {
         self.fabric.resume_paced(now);
         self.visit_absent();
         self.leave_addresses();
+        self.release_left_names();
         self.router.process_dirty(&mut self.fabric);
         self.continue_mqtt();
         while self.fabric.has_deferred_work() {

@@ -15,6 +15,7 @@ use enmasse_amqp::types::{Attach, Error, condition};
 
 use super::departing::Departure;
 use super::link_names::{LinkHolder, LinkName, LinkTakeover, LinkTheft, Stealing};
+use super::mqtt::SESSION;
 use super::{ConnId, Shard};
 use crate::core::Ending;
 
@@ -54,8 +55,20 @@ impl Shard {
     /// Removes the name of a link that has ended or ends now.
     pub(super) fn release_name(&mut self, id: ConnId, link: LinkId) {
         let conn = self.fabric.conns.get_mut(id.key());
-        if let Some(name) = conn.and_then(|conn| conn.set_name(link, None)) {
-            self.shared.link_names.unregister(name, LinkHolder { shard: self.fabric.index, conn: id, link });
+        let Some(name) = conn.and_then(|conn| conn.set_name(link, None)) else { return };
+        let holder = LinkHolder { shard: self.fabric.index, conn: id, link };
+        // The next connection of the client must not ask for the session before its home has taken
+        // the last commands of this one.
+        match self.leaving_record(id).filter(|_| link == SESSION) {
+            Some(record) => drop(self.fabric.leaving_names.insert(record, (name, holder))),
+            None => self.shared.link_names.unregister(name, holder),
+        }
+    }
+
+    /// Removes the names of clients whose sessions have left their homes.
+    pub(super) fn release_left_names(&mut self) {
+        for (name, holder) in std::mem::take(&mut self.fabric.left_names) {
+            self.shared.link_names.unregister(name, holder);
         }
     }
 
@@ -72,6 +85,13 @@ impl Shard {
 
     /// Confirms that all commands for a taken-over link were processed, or counts a confirmation.
     pub(super) fn confirm_taken(&mut self, theft: LinkTheft) {
+        if !self.departures.delay_confirmation(theft) {
+            self.pass_confirmation(theft);
+        }
+    }
+
+    /// As above; no step of a departure waits.
+    pub(super) fn pass_confirmation(&mut self, theft: LinkTheft) {
         let shard = theft.holder.shard;
         if shard == self.fabric.index {
             self.count_confirmation(theft);

@@ -173,6 +173,12 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     })
 }
 
+/// The uid of the queue with the retained messages of a space, which the node makes by itself.
+#[must_use]
+pub fn retained_uid(space_uid: &str) -> String {
+    format!("{space_uid}/retained")
+}
+
 /// The addresses that keep what clients of MQTT leave behind.
 fn compile_mqtt(
     space_uid: &str,

@@ -29,7 +29,7 @@ use enmasse_amqp::sasl::Mechanism;
 
 pub use address::{AddressEntry, Home};
 pub use authenticated::{Authenticated, Granted, Proof};
-pub use compile::{LINK_CAPACITY_MAX, PlanError};
+pub use compile::{LINK_CAPACITY_MAX, PlanError, retained_uid};
 pub use diff::Diff;
 pub use handshake::{Attempted, Handshake, Judged, Peer, Question, Refusal};
 pub use lookup::{NoSpace, SpaceHints};

@@ -39,7 +39,7 @@ impl Behavior {
     pub(super) fn draw(number: usize, scenario: &Scenario, random: &mut Random) -> (Self, Vec<LinkSpec>) {
         match scenario.profile {
             Profile::Direct => Self::direct(scenario, random),
-            Profile::Stored => Self::stored(number, scenario, random),
+            Profile::Stored | Profile::Devices => Self::stored(number, scenario, random),
         }
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Consumer {
     pub(super) selection: MessageSelection,
     /// how it reads a stream
     pub(super) reading: Option<Box<Reading>>,
+    /// its link has recalled a durable subscription by its name
+    pub(super) recalls: bool,
     /// the state of its resumable link
     pub(super) resumed: Option<Box<Resumed>>,
     /// time of the last dispatch to it, milliseconds since 1970
@@ -107,6 +109,7 @@ impl Consumer {
             fetching: 0,
             selection: MessageSelection::default(),
             reading: None,
+            recalls: false,
             resumed: None,
             dispatched_ms: 0,
             slow: false,

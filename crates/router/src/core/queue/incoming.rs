@@ -51,6 +51,7 @@ impl Router {
                 self.producers[from].waiting += 1;
             }
             Admission::Duplicate { .. } => {
+                self.store_packet_id();
                 self.answer(settlement, at, &Outcome::Accepted, links);
                 self.taken(from, 1);
             }
@@ -73,6 +74,7 @@ impl Router {
             let place = self.storage.bodies.put(body.bytes(), 1);
             let effects = &mut self.storage.effects;
             queue.opened.messages.committed(admitted.seq, place, &mut |effect| effects.push(effect));
+            self.store_packet_id();
             self.answer(settlement, at, &Outcome::Accepted, links);
             self.taken(from, 1);
             self.do_effects(at, links);
@@ -87,7 +89,7 @@ impl Router {
             bytes,
             from: None,
         };
-        let commit = Commit::new(at, admitted.seq, completion).with_tag(self.note_tag(from, settlement, admitted.seq));
+        let commit = Commit::new(at, admitted.seq, completion).with_note(self.note_of(from, settlement, admitted.seq));
         self.storage.journal.store_one(log, admitted, commit, body);
         self.storage.journal.seal(None);
         self.take_window(from, bytes, links);

@@ -5,7 +5,7 @@
 //! attachments. `incoming` stores messages, `outgoing` dispatches them, with `selection` for
 //! selectors and browsers, `settling` applies outcomes, `diversion` moves messages to
 //! dead-letter and expiry addresses, `changed` keeps modified annotations,
-//! `resuming` and `tags` keep the state of resumable links. `plain` is the fast path of most
+//! `resuming` and `tags` keep the state of resumable links, `packet_ids` that of sessions of MQTT. `plain` is the fast path of most
 //! messages, `manage` contains the operations of administrators, `restore` the recovery,
 //! `temporary` the queues of a connection.
 
@@ -14,6 +14,7 @@ mod diversion;
 mod incoming;
 mod manage;
 mod outgoing;
+mod packet_ids;
 mod plain;
 mod restore;
 mod resuming;
@@ -35,7 +36,7 @@ use enmasse_journal::queue::{
 use super::arena::Key;
 use super::arriving::PendingDuplicate;
 use super::consumer::{Consumer, MessageSelection};
-use super::storage::Storage;
+use super::storage::{Notice, Storage};
 use super::{AddressKey, Consuming, Declared, Links, Router, ToLink};
 
 pub(super) use changed::Changed;
@@ -246,6 +247,7 @@ impl Router {
         }
         match resume {
             Some(resume) => self.resume_consumer(key, &resume, links),
+            None if self.consumers[key].recalls => self.raise_fence(at, Notice::Attached(attachment)),
             None => self.answer_subscriber(at, attachment, links),
         }
     }

@@ -79,7 +79,11 @@ impl Router {
         let at = self.producers[from].address;
         let queue = self.addresses.queue_mut(at);
         let opened = &queue.opened;
-        if opened.log.is_some() || opened.last_value_key.is_some() || !arriving.is_standard_and_untransacted() {
+        if opened.log.is_some()
+            || self.packet_id.is_some()
+            || opened.last_value_key.is_some()
+            || !arriving.is_standard_and_untransacted()
+        {
             return false;
         }
         if queue.temporary.is_some() && queue.beyond_budget(body.len()).is_some() {

@@ -15,6 +15,7 @@ use super::super::consumer::Resumed;
 use super::super::storage::Notice;
 use super::super::storage::{HELD, Storage, state_key};
 use super::super::{AddressKind, AttachmentId, Ending, Links, Resume, Router, ToLink, Verdict};
+use super::packet_ids::PacketIds;
 use super::tags::{LINKS_MAX, Senders, end, too_many_links};
 use super::{Fetching, Queue};
 
@@ -34,6 +35,8 @@ pub(in crate::core) struct Resuming {
     on_disk: u64,
     /// the earliest expiry of the state of a link
     earliest_ms: Option<u64>,
+    /// packet identifiers of the session whose record the queue has
+    packet_ids: Option<Box<PacketIds>>,
 }
 
 /// The state of a resumable receiver.
@@ -70,7 +73,8 @@ impl Resuming {
     /// Restores the logged state. Returns it with the obsolete state keys, and marks held messages
     /// in `queue` as held.
     pub(in crate::core) fn restored(recovered: &RecoveredQueue, queue: &mut queue::Queue) -> (Self, Vec<Box<[u8]>>) {
-        let mut resuming = Self::default();
+        let packet_ids = Some(PacketIds::restored(recovered)).filter(|ids| *ids != PacketIds::default());
+        let mut resuming = Self { packet_ids: packet_ids.map(Box::new), ..Self::default() };
         let mut stale = Vec::new();
         for (key, value) in &recovered.states {
             let Some((id, link, keep_s)) = held_of(key, value) else {
@@ -87,6 +91,14 @@ impl Resuming {
             resuming.held.insert(id, (link, id));
         }
         (resuming, stale)
+    }
+
+    pub(super) fn packet_ids(&self) -> Option<&PacketIds> {
+        self.packet_ids.as_deref()
+    }
+
+    pub(super) fn packet_ids_mut(&mut self) -> &mut PacketIds {
+        self.packet_ids.get_or_insert_default()
     }
 
     /// Starts the expiry of the state of all links after a restart.
@@ -297,6 +309,9 @@ impl Router {
             Occupant::Producer(key) => self.answer_sender(key, links),
             Occupant::Consumer(key) => {
                 let consumer = &self.consumers[key];
+                if consumer.recalls {
+                    return self.answer_recalled(key, links);
+                }
                 let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
                 let Some(resumed) = resumed else { return };
                 let queue = self.addresses.queue(at);

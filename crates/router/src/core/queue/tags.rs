@@ -9,8 +9,7 @@ use enmasse_journal::queue::{Marker, Seq};
 
 use super::super::arena::Key;
 use super::super::message::SettlementTarget;
-use super::super::storage::Notice;
-use super::super::storage::Storage;
+use super::super::storage::{CommitNote, Notice, Storage};
 use super::super::{AttachmentId, Links, Resume, Router, ToLink, Unsettled};
 use super::Queue;
 
@@ -178,14 +177,23 @@ impl Router {
         producer.tag = producer.resumed.map(|link| (delivery_id, digest(&self.storage.digests, link, tag)));
     }
 
-    /// Records the tag of a delivery that is about to be stored. Returns the marker to store with
-    /// it.
-    pub(in crate::core) fn note_tag(
+    /// What is stored with a message in addition to it.
+    #[inline]
+    pub(in crate::core) fn note_of(
         &mut self,
         from: Key,
         settlement: SettlementTarget,
         seq: Seq,
-    ) -> Option<Box<Marker>> {
+    ) -> Option<Box<CommitNote>> {
+        if self.packet_id.is_some() {
+            return self.take_packet_id().map(|kept| Box::new(CommitNote::PacketId(kept)));
+        }
+        self.note_tag(from, settlement, seq).map(|tag| Box::new(CommitNote::Tag(tag)))
+    }
+
+    /// Records the tag of a delivery that is about to be stored. Returns the marker to store with
+    /// it.
+    fn note_tag(&mut self, from: Key, settlement: SettlementTarget, seq: Seq) -> Option<Marker> {
         let producer = &mut self.producers[from];
         let ((named, tag), link) = (producer.tag.take()?, producer.resumed?);
         // The tag may belong to an earlier delivery that was refused.
@@ -199,7 +207,7 @@ impl Router {
         sender.tags.insert(tag, false);
         senders.pending.insert(seq.0, (link, tag));
         self.storage.journal.erase_before(queue.opened.log?, &key_of(tag));
-        Some(Box::new(Marker::Tag { tag, link, keep_s: sender.keep_s }))
+        Some(Marker::Tag { tag, link, keep_s: sender.keep_s })
     }
 
     /// Deletes the tag of a delivery that its sender has settled.

@@ -4,8 +4,10 @@ use enmasse_journal::queue::{Marker, Seq, Stored as Admitted};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
+use super::super::ids::{Flow, PacketFlow};
 use super::super::message::SettlementTarget;
 use super::super::received::Account;
+use super::state::{RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE};
 
 /// A message in flight to the log, for one queue.
 #[derive(Debug)]
@@ -17,17 +19,51 @@ pub(in crate::core) struct Commit {
     pub(in crate::core) seq: Seq,
     /// its completion; for a message of several queues, only one commit has it
     pub(in crate::core) completion: Completion,
-    /// the tag of its delivery, which is written with it
-    pub(super) tag: Option<Box<Marker>>,
+    /// what is written with it, in one group
+    pub(super) note: Option<Box<CommitNote>>,
+}
+
+/// What is written with a message.
+#[derive(Debug)]
+pub(in crate::core) enum CommitNote {
+    /// the tag of its delivery
+    Tag(Marker),
+    /// the packet identifier of its publication
+    PacketId(KeptPacketId),
+}
+
+/// A packet identifier of MQTT that is on disk with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) struct KeptPacketId {
+    /// the queue with the record of its session
+    pub(in crate::core) at: Key,
+    /// the number of that queue in the log
+    pub(in crate::core) log: u32,
+    pub(in crate::core) packet: PacketFlow,
+}
+
+impl KeptPacketId {
+    /// The value of its state key, which only has to exist.
+    pub(in crate::core) const VALUE: &[u8] = &[1];
+
+    /// Its state key.
+    pub(in crate::core) fn key(&self) -> [u8; 3] {
+        let kind = match self.packet.flow {
+            Flow::FromClient => RECEIVED_FROM_CLIENT,
+            Flow::FromNode => RECEIVED_FROM_NODE,
+        };
+        let [low, high] = self.packet.id.to_le_bytes();
+        [kind, low, high]
+    }
 }
 
 impl Commit {
     pub(in crate::core) fn new(at: Key, seq: Seq, completion: Completion) -> Self {
-        Self { number: 0, at, seq, completion, tag: None }
+        Self { number: 0, at, seq, completion, note: None }
     }
 
-    pub(in crate::core) fn with_tag(self, tag: Option<Box<Marker>>) -> Self {
-        Self { tag, ..self }
+    pub(in crate::core) fn with_note(self, note: Option<Box<CommitNote>>) -> Self {
+        Self { note, ..self }
     }
 }
 

@@ -39,6 +39,7 @@ impl Router {
             Notice::Attached(attachment) => self.answer_resumed(attachment, links),
             Notice::Held { at, up_to } => self.release_held(at, up_to, links),
             Notice::Settled { attachment, token } => links.send(ToLink::Settled { attachment, token }),
+            Notice::PacketId { record, packet, kept } => links.send(ToLink::PacketId { record, packet, kept }),
             Notice::Removed { operation } => self.operation_removed(operation, None),
         }
     }

@@ -13,7 +13,7 @@ use super::super::arriving::WholeBody;
 use super::super::message::SettlementTarget;
 use super::super::{Links, Router, TransactionId};
 use super::block::InFlightBlock;
-use super::commit::{Commit, Completion, Queues};
+use super::commit::{Commit, CommitNote, Completion, KeptPacketId, Queues};
 use super::compact::Copied;
 use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares};
 use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
@@ -243,6 +243,16 @@ impl Journal {
         lane.shrinking.state(log, key, value);
     }
 
+    /// As `note`, in one group with the removal of a message.
+    pub(in crate::core) fn remove_and_note(&mut self, removal: &mut Removal, log: u32, key: &[u8], value: &[u8]) {
+        let lane = self.lanes.of(log);
+        lane.erased.remove(&(log, key.into()));
+        lane.shrinking.begin();
+        lane.shrinking.remove(removal);
+        lane.shrinking.state(log, key, value);
+        lane.shrinking.end();
+    }
+
     /// Deletes a state key. The deletion is written after removals, so that a torn batch never
     /// makes a held message available to other consumers.
     pub(in crate::core) fn erase(&mut self, log: u32, key: &[u8]) {
@@ -311,6 +321,31 @@ impl Journal {
         let number = put_block(&mut lane.blocks, log, block);
         lane.blocks.end();
         lane.in_flight_blocks.push(in_flight.numbered(number));
+    }
+
+    /// Begins a group of blocks: [`Journal::add_block`] and [`Journal::end_blocks`] follow.
+    pub(in crate::core) fn begin_blocks(&mut self, log: u32) {
+        self.lanes.of(log).blocks.begin();
+    }
+
+    /// Adds a block to the group.
+    pub(in crate::core) fn add_block(&mut self, log: u32, block: &FilledBlock<'_>, in_flight: InFlightBlock) {
+        let lane = self.lanes.of(log);
+        let number = put_block(&mut lane.blocks, log, block);
+        lane.in_flight_blocks.push(in_flight.numbered(number));
+    }
+
+    /// Ends the group of blocks, with the packet identifiers of their messages.
+    pub(in crate::core) fn end_blocks(&mut self, log: u32, ids: &[KeptPacketId]) {
+        let blocks = &mut self.lanes.of(log).blocks;
+        ids.iter().for_each(|kept| blocks.state(kept.log, &kept.key(), KeptPacketId::VALUE));
+        blocks.end();
+    }
+
+    /// Adds packet identifiers to the group of a transaction.
+    pub(in crate::core) fn post_packet_ids(&mut self, ids: &[KeptPacketId]) {
+        let batch = &mut self.lanes.at(self.open).growing.batch;
+        ids.iter().for_each(|kept| batch.state(kept.log, &kept.key(), KeptPacketId::VALUE));
     }
 
     /// Writes one block that replaces others.
@@ -417,12 +452,15 @@ fn target<'a>(log: u32, admitted: &Admitted, head: &'a [u8; RECORD_BYTES]) -> Ta
 /// Whether a group is needed: more than the message itself is written for its queue, or it is
 /// removed from another queue.
 fn needs_group(admitted: &Admitted, commit: &Commit) -> bool {
-    commit.completion.from.is_some() || commit.tag.is_some() || admitted.markers.iter().any(Option::is_some)
+    commit.completion.from.is_some() || commit.note.is_some() || admitted.markers.iter().any(Option::is_some)
 }
 
 fn put_markers(batch: &mut WriteBatch, log: u32, admitted: &Admitted, commit: &Commit) {
-    for marker in admitted.markers.iter().flatten().chain(commit.tag.as_deref()) {
-        put_marker(batch, log, marker);
+    admitted.markers.iter().flatten().for_each(|marker| put_marker(batch, log, marker));
+    match commit.note.as_deref() {
+        None => {}
+        Some(CommitNote::Tag(marker)) => put_marker(batch, log, marker),
+        Some(CommitNote::PacketId(kept)) => batch.state(kept.log, &kept.key(), KeptPacketId::VALUE),
     }
 }
 
@@ -589,6 +627,9 @@ impl Router {
             && let Some(queue) = self.addresses.find_queue_mut(from)
         {
             queue.opened.messages.stay(seq);
+        }
+        if let Some(CommitNote::PacketId(kept)) = commit.note.as_deref() {
+            self.forget_packet_id(kept);
         }
         if let Some(queue) = self.addresses.find_queue_mut(commit.at) {
             queue.opened.messages.withdraw(commit.seq);

@@ -20,7 +20,7 @@ use super::{AddressKey, Router};
 
 pub(super) use block::{BlockWrite, CopiedBlock, InFlightBlock, MemoryBlock};
 pub(super) use bodies::Bodies;
-pub(super) use commit::{Commit, Completion, Queues};
+pub(super) use commit::{Commit, CommitNote, Completion, KeptPacketId, Queues};
 pub use damaged::Damaged;
 use damaged::LossReports;
 pub use digest::{Digests, LAST_VALUE_OF_TO};
@@ -31,7 +31,10 @@ pub(super) use lanes::LaneId;
 pub(super) use notice::Notice;
 pub use reads::Read;
 pub use state::subscription_of;
-pub(super) use state::{ANNOTATIONS, Failures, HELD, barred_of, failures_of, message_of, state_key};
+pub(super) use state::{
+    ANNOTATIONS, Failures, HELD, RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE, barred_of, failures_of, message_of,
+    state_key,
+};
 
 /// The storage of a shard. A queue changes it together with its own state; effects on messages that
 /// move to other addresses are left to the router.

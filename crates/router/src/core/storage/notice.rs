@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::AttachmentId;
 use super::super::arena::Key;
+use super::super::ids::PacketFlow;
 
 /// A notice that waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(in crate::core) enum Notice {
     Held { at: Key, up_to: u64 },
     /// a consumer's outcome is durable: its settlement may be answered
     Settled { attachment: AttachmentId, token: u64 },
+    /// a packet identifier is durable, or (`kept` is false) its removal
+    PacketId { record: AttachmentId, packet: PacketFlow, kept: bool },
     /// the removals of an administrator's operation are durable
     Removed { operation: u32 },
 }

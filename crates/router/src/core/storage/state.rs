@@ -12,6 +12,11 @@ pub(in crate::core) const ANNOTATIONS: u8 = 0x81;
 pub(in crate::core) const HELD: u8 = 0x84;
 /// The same for the digests of the links that it is barred from.
 pub(in crate::core) const BARRED: u8 = 0x85;
+/// First byte of the state key of a packet identifier of MQTT under which the node has received a
+/// message of the client with QoS 2, followed by the identifier, little-endian.
+pub(in crate::core) const RECEIVED_FROM_CLIENT: u8 = 0x86;
+/// The same for one under which the client has received a message of the node.
+pub(in crate::core) const RECEIVED_FROM_NODE: u8 = 0x87;
 /// The key of the description of an undeclared subscription.
 pub(in crate::core) const SUBSCRIPTION: &[u8] = &[0x82];
 

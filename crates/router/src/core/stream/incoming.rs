@@ -10,6 +10,7 @@ use super::super::Digests;
 use super::super::arena::Key;
 use super::super::arriving::{Arriving, PendingDuplicate, refused};
 use super::super::message::SettlementTarget;
+use super::super::storage::KeptPacketId;
 use super::super::{Links, Router};
 use super::Stream;
 
@@ -27,6 +28,16 @@ pub(in crate::core) struct Waiting {
     pub(in crate::core) settlement: SettlementTarget,
     /// payload that waits for the producer
     pub(in crate::core) bytes: u32,
+}
+
+/// The packet identifier of a message of MQTT that is gathered or in flight.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct StreamPacketId {
+    pub(in crate::core) kept: KeptPacketId,
+    /// that of its message
+    pub(in crate::core) settlement: SettlementTarget,
+    /// it is in flight with its message
+    pub(in crate::core) is_written: bool,
 }
 
 impl Router {
@@ -81,6 +92,7 @@ impl Router {
                 return;
             }
             Offer::Duplicate { .. } => {
+                self.store_packet_id();
                 self.answer(settlement, at, &Outcome::Accepted, links);
                 return self.taken(from, 1);
             }
@@ -91,12 +103,28 @@ impl Router {
             return self.refuse(from, arriving, no_map(), links);
         }
         part.waiting.push_back(Waiting { producer: from, settlement, bytes: body.len() as u32 });
+        self.keep_packet_of_stream(at, number, settlement);
         self.list_gathered(at, number);
         let producer = &mut self.producers[from];
         producer.waiting += 1;
         let waiting = producer.waiting_bytes + body.len();
         self.received.add(self.addresses[at].account, 1, body.len());
         self.update_producer_back_pressure(from, waiting, links);
+    }
+
+    /// Keeps the packet identifier of a gathered message, which is written with its block.
+    fn keep_packet_of_stream(&mut self, at: Key, number: u32, settlement: SettlementTarget) {
+        if self.packet_id.is_none() {
+            return;
+        }
+        let is_on_disk = self.addresses.stream_mut(at).parts[number as usize].log.is_some();
+        if !is_on_disk {
+            return self.store_packet_id();
+        }
+        if let Some(kept) = self.take_packet_id() {
+            let packet_id = StreamPacketId { kept, settlement, is_written: false };
+            self.addresses.stream_mut(at).parts[number as usize].packet_ids.push(packet_id);
+        }
     }
 
     /// Adds a message to its transaction. Errors of the message itself are reported now.

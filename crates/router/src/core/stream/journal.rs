@@ -7,9 +7,11 @@ use enmasse_journal::log::{Freed, RecordLocation, Refused, Target, WriteBatch};
 use enmasse_journal::stream::FilledBlock;
 
 use super::super::arena::Key;
-use super::super::storage::{BlockWrite, Bodies, CopiedBlock, InFlightBlock, MemoryBlock, Storage, not_stored};
+use super::super::storage::{
+    BlockWrite, Bodies, CopiedBlock, InFlightBlock, KeptPacketId, MemoryBlock, Storage, not_stored,
+};
 use super::super::{Links, Router};
-use super::incoming::Waiting;
+use super::incoming::{StreamPacketId, Waiting};
 use super::{Part, Stream};
 
 /// Blocks of streams that are copied in one batch.
@@ -64,6 +66,20 @@ impl Stream {
 }
 
 impl Part {
+    /// The packet identifiers that are written with the next block, if it can be written now.
+    fn written_packet_ids(&mut self) -> Vec<KeptPacketId> {
+        if self.packet_ids.is_empty() || !self.partition.may_flush() {
+            return Vec::new();
+        }
+        let waiting = self.packet_ids.iter_mut().filter(|id| !id.is_written);
+        waiting
+            .map(|id| {
+                id.is_written = true;
+                id.kept
+            })
+            .collect()
+    }
+
     /// Merges its small blocks, if that is due. Returns whether it waits for their bodies.
     fn merge(&mut self, at: Key, number: u32, storage: &mut Storage) -> bool {
         let Storage { bodies, journal, .. } = storage;
@@ -128,8 +144,18 @@ impl Router {
                     continue;
                 }
                 stream.parts[number as usize].listed = false;
-                write_gathered(at, number, stream, &mut self.storage.bodies, &mut kept, |log, block, in_flight| {
-                    self.storage.journal.store_block(log, block, in_flight);
+                let ids = stream.parts[number as usize].written_packet_ids();
+                let (bodies, journal) = (&mut self.storage.bodies, &mut self.storage.journal);
+                if let Some(log) = stream.parts[number as usize].log.filter(|_| !ids.is_empty()) {
+                    journal.begin_blocks(log);
+                    write_gathered(at, number, stream, bodies, &mut kept, |log, block, in_flight| {
+                        journal.add_block(log, block, in_flight);
+                    });
+                    journal.end_blocks(log, &ids);
+                    continue;
+                }
+                write_gathered(at, number, stream, bodies, &mut kept, |log, block, in_flight| {
+                    journal.store_block(log, block, in_flight);
                 });
             }
             if !stream.gathered.is_empty() {
@@ -147,9 +173,13 @@ impl Router {
             let Some(stream) = self.addresses.find_stream_mut(*at) else {
                 continue;
             };
+            let ids = stream.parts[*number as usize].written_packet_ids();
             write_gathered(*at, *number, stream, &mut self.storage.bodies, &mut kept, |log, block, in_flight| {
                 self.storage.journal.post_block(log, block, in_flight);
             });
+            if !ids.is_empty() {
+                self.storage.journal.post_packet_ids(&ids);
+            }
         }
         kept
     }
@@ -267,6 +297,7 @@ impl Router {
         let tickets = part.partition.answered() - u64::from(count)..part.partition.answered();
         let duplicates_answered = !part.pending_duplicates.is_empty();
         self.free_windows(at, &answered, links);
+        self.end_packet_ids(at, number, &answered, *outcome == Outcome::Accepted);
         for waiting in answered.drain(..) {
             self.answer(waiting.settlement, at, outcome, links);
         }
@@ -281,6 +312,19 @@ impl Router {
             {
                 self.answer_pending_duplicate(at, &pending_duplicate, outcome, links);
             }
+        }
+    }
+
+    /// Ends the wait of packet identifiers for their messages, which are stored or refused.
+    fn end_packet_ids(&mut self, at: Key, number: u32, answered: &[Waiting], are_stored: bool) {
+        let ids = &mut self.addresses.stream_mut(at).parts[number as usize].packet_ids;
+        if ids.is_empty() {
+            return;
+        }
+        let is_answered = |id: &mut StreamPacketId| answered.iter().any(|one| one.settlement == id.settlement);
+        let ended: Vec<StreamPacketId> = ids.extract_if(.., is_answered).collect();
+        if !are_stored {
+            ended.iter().for_each(|id| self.forget_packet_id(&id.kept));
         }
     }
 

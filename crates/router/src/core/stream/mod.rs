@@ -27,6 +27,7 @@ use super::schedule::Schedule;
 use super::storage::Storage;
 use super::{AddressKey, Declared, Links, Router};
 
+use incoming::StreamPacketId;
 pub(super) use incoming::{PartitionIdentity, Waiting};
 use journal::received_totals;
 
@@ -65,6 +66,8 @@ struct Part {
     partition: Partition,
     /// producers that wait for messages to be on disk, in order
     waiting: VecDeque<Waiting>,
+    /// packet identifiers of MQTT of messages in `waiting`
+    packet_ids: Vec<StreamPacketId>,
     /// pending duplicates, by the ticket of their original
     pending_duplicates: HashMap<u64, Vec<PendingDuplicate>>,
     /// it is in `gathered` of the stream
@@ -117,6 +120,7 @@ impl Stream {
             log,
             partition,
             waiting: VecDeque::new(),
+            packet_ids: Vec::new(),
             pending_duplicates: HashMap::new(),
             listed: false,
             merging: Vec::new(),

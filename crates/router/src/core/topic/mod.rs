@@ -18,7 +18,7 @@ use super::OpenQueue;
 use super::arena::Key;
 use super::arriving::{Arriving, read, refused};
 use super::queue::temporary_settings;
-use super::storage::{Commit, Completion};
+use super::storage::{Commit, CommitNote, Completion};
 use super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
 
 pub(super) use subscription::Subscriptions;
@@ -185,6 +185,7 @@ impl Router {
         if self.store_posted(posted, body, completion, None, links) {
             self.take_window(from, body.len(), links);
         } else {
+            self.store_packet_id();
             self.answer(settlement, at, &Outcome::Accepted, links);
             self.taken(from, 1);
         }
@@ -296,8 +297,10 @@ impl Router {
         let Posted { disk, memory, .. } = posted;
         if !disk.is_empty() {
             let mut completion = Some(completion);
+            let mut note = self.take_packet_id().map(|kept| Box::new(CommitNote::PacketId(kept)));
             let queues = disk.iter().map(|(at, log, admitted)| {
-                (*log, admitted, Commit::new(*at, admitted.seq, completion.take().unwrap_or(Completion::NONE)))
+                let commit = Commit::new(*at, admitted.seq, completion.take().unwrap_or(Completion::NONE));
+                (*log, admitted, commit.with_note(note.take()))
             });
             self.storage.journal.store(queues.collect(), body);
             self.storage.journal.seal(removed);

@@ -424,7 +424,8 @@ impl Router {
         if let Some(subscription) = self.addresses.subscription(at) {
             links.send(ToLink::Recalled { attachment, description: &subscription.description });
         }
-        self.attach_consumer(at, Consumer::new(attachment, at, 0, None), Consuming::default(), links);
+        let consumer = Consumer { recalls: true, ..Consumer::new(attachment, at, 0, None) };
+        self.attach_consumer(at, consumer, Consuming::default(), links);
     }
 
     /// Answers a link once its subscription is declared in the log.

@@ -94,6 +94,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) sent: u64,
     /// the beginning of a packet that is larger than what the driver keeps
     pub(in crate::shard) partial: Vec<u8>,
+    /// packet identifiers of answered publications to keep (`true`) or to forget in the session
+    pub(in crate::shard) packet_ids: Vec<(PacketId, bool)>,
     /// publications to be passed to their address again, by time
     pub(in crate::shard) retries: VecDeque<(Time, u32)>,
     /// bytes of publications that may wait for a consumer
@@ -133,19 +135,30 @@ pub(in crate::shard) struct Waiting {
     pub(in crate::shard) until: Time,
 }
 
+/// How the packet identifier of a publication is kept in the session (4.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shard) enum Once {
+    /// it is not: QoS 1, or a session that ends with its connection
+    No,
+    /// the home of the address stores it with the message
+    WithMessage,
+    /// it is stored after the message was accepted
+    After,
+}
+
 /// What follows the outcomes of a publication.
 pub(in crate::shard) enum Completion {
     /// its acknowledgement
-    Answer(PacketId),
+    Answer { packet_id: PacketId, once: Once },
     /// it is the record of the session
     Record(After),
 }
 
 impl Publication {
     /// `retained`: a copy goes to the retained messages.
-    pub(in crate::shard) fn new(packet_id: PacketId, kind: AddressKind, retained: bool) -> Self {
-        let left = 1 + u8::from(retained);
-        Self { completion: Completion::Answer(packet_id), kind, left, answer: Answer::SUCCESS, waiting: None }
+    pub(in crate::shard) fn new(packet_id: PacketId, once: Once, kind: AddressKind, retained: bool) -> Self {
+        let (completion, left) = (Completion::Answer { packet_id, once }, 1 + u8::from(retained));
+        Self { completion, kind, left, answer: Answer::SUCCESS, waiting: None }
     }
 
     pub(in crate::shard) fn of_record(after: After) -> Self {
@@ -190,6 +203,7 @@ impl Mqtt {
             unacknowledged: HashMap::new(),
             sent: 0,
             partial: Vec::new(),
+            packet_ids: Vec::new(),
             retries: VecDeque::new(),
             waiting_bytes: 0,
             held_since: None,
@@ -223,6 +237,9 @@ impl Mqtt {
         if let Some(link) = self.attaches.pop_front() {
             return Some(Step::Attach(link));
         }
+        if let Some((packet_id, kept)) = self.packet_ids.pop() {
+            return Some(Step::NotePacketId(packet_id, kept));
+        }
         if let Some((at, delivery_id)) = self.retries.front().copied()
             && at <= self.now
         {
@@ -249,7 +266,7 @@ impl Mqtt {
     /// Whether work can continue without input.
     pub(in crate::shard) fn has_work(&self) -> bool {
         let answers = self.answering.front().is_some_and(|answering| !answering.stores);
-        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || answers;
+        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || !self.packet_ids.is_empty() || answers;
         let steps = steps || self.reads.has_step() || self.retries.front().is_some_and(|(at, _)| *at <= self.now);
         !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
     }
@@ -390,10 +407,26 @@ impl Mqtt {
             let Publication { completion, answer, waiting, .. } = gone;
             self.waiting_bytes -= waiting.map_or(0, |waiting| waiting.sections.len());
             match completion {
-                Completion::Answer(packet_id) => self.answer_publish(packet_id, &answer),
+                Completion::Answer { packet_id, once } => {
+                    self.answer_publish(packet_id, &answer);
+                    self.note_answered(packet_id, once, &answer);
+                }
                 Completion::Record(after) => self.recorded(after, answer == Answer::SUCCESS),
             }
         }
+    }
+
+    /// Notes the packet identifier of a publication that the session has to keep, or to forget.
+    fn note_answered(&mut self, packet_id: PacketId, once: Once, answer: &Answer) {
+        let is_received = !self.sent_code(answer).is_error();
+        if once == Once::After && is_received || once == Once::WithMessage && !is_received {
+            self.packet_ids.push((packet_id, is_received));
+        }
+    }
+
+    /// The code of PUBACK or PUBREC; a client of MQTT 3.x gets none.
+    fn sent_code(&self, answer: &Answer) -> ReasonCode {
+        if self.is_v5() || answer.closes_3x() { answer.code } else { ReasonCode::Success }
     }
 
     pub(in crate::shard) fn answer_publish(&mut self, packet_id: PacketId, answer: &Answer) {
@@ -401,7 +434,7 @@ impl Mqtt {
         if !self.is_v5() && answer.closes_3x() {
             return self.disconnect(answer.code, text);
         }
-        let code = if self.is_v5() { answer.code } else { ReasonCode::Success };
+        let code = self.sent_code(answer);
         // An error means that the connection has ended in the meantime.
         let _ = self.machine.answer_publish(packet_id, code, text);
     }
@@ -526,7 +559,11 @@ impl Mqtt {
         // An error means that the connection has ended in the meantime.
         let resumed = std::mem::take(&mut self.session.resumed);
         let _ = self.machine.accept(now, &accept, &resumed);
+        if self.session.persists() {
+            self.machine.retain_identifiers();
+        }
         for delivery in resumed.outgoing {
+            self.session.from_node.insert(delivery.packet_id);
             let _ = self.machine.release(delivery.packet_id);
         }
     }

@@ -1,8 +1,10 @@
 //! The session of a client as its connection knows it: its record, and what waits for that.
 
+use std::collections::BTreeSet;
+
 use enmasse_amqp::types::{Error, condition};
 use enmasse_mqtt::codec::{PacketId, ReasonCode};
-use enmasse_mqtt::connection::InFlight;
+use enmasse_mqtt::connection::{InFlight, OutgoingDelivery, Stage};
 use enmasse_mqtt::session::{Session, StoredSubscription, StoredWill};
 use enmasse_mqtt::topic::Filter;
 
@@ -10,7 +12,7 @@ use super::filters::FilterState;
 use super::links::Fate;
 use super::steps::Step;
 use super::{Mqtt, codes, message};
-use crate::core::Delivery;
+use crate::core::{AttachmentId, Delivery, Flow, PacketFlow};
 
 /// Records requested at once; there are seldom more than two.
 pub(in crate::shard) const BATCH: u32 = 64;
@@ -32,6 +34,10 @@ pub(in crate::shard) struct SessionState {
     pub(in crate::shard) parts: Vec<u8>,
     /// records of the batch so far
     pub(in crate::shard) delivered: u32,
+    /// the link to a record that was ended, whose home may not know it yet
+    pub(in crate::shard) ended_record: Option<AttachmentId>,
+    /// the connection has read the session, and continues or discards it
+    pub(in crate::shard) is_decided: bool,
     /// the link to the record is attached
     pub(in crate::shard) is_recorded: bool,
     /// the subscriptions of a former session are about to be ended
@@ -40,10 +46,10 @@ pub(in crate::shard) struct SessionState {
     pub(in crate::shard) will: Option<Box<StoredWill>>,
     /// the record has the will
     pub(in crate::shard) stored_will: bool,
-    /// packet ids of QoS 2 that its last connection left behind
-    pub(in crate::shard) left: InFlight,
-    /// those that this connection continues with
+    /// packet identifiers of QoS 2 that this connection continues with
     pub(in crate::shard) resumed: InFlight,
+    /// those on disk under which the client has received messages
+    pub(in crate::shard) from_node: BTreeSet<PacketId>,
 }
 
 /// What waits until a record is on disk.
@@ -78,6 +84,14 @@ impl SessionState {
         std::mem::take(&mut self.tokens)
     }
 
+    /// The record has these packet identifiers.
+    pub(in crate::shard) fn resumes(&mut self, from_client: &[u16], from_node: &[u16]) {
+        let delivery = |packet_id| OutgoingDelivery { packet_id, token: 0, stage: Stage::Received };
+        let ids = |ids: &[u16]| ids.iter().filter_map(|id| PacketId::new(*id)).collect::<Vec<_>>();
+        self.resumed.received = ids(from_client);
+        self.resumed.outgoing = ids(from_node).into_iter().map(delivery).collect();
+    }
+
     pub(in crate::shard) fn credit(&self) -> u32 {
         if self.is_recorded { BATCH } else { 0 }
     }
@@ -94,7 +108,6 @@ impl Mqtt {
         Session {
             expiry_s: self.session.expiry_s,
             subscriptions: self.filters.iter().map(subscription).collect(),
-            in_flight: self.session.left.clone(),
             will: self.session.will.as_deref().cloned(),
         }
     }
@@ -164,6 +177,19 @@ impl Mqtt {
                 // An error means that the connection has ended in the meantime.
                 let _ = self.machine.answer_unsubscribe(packet_id, &codes, "");
             }
+        }
+    }
+
+    /// A packet identifier is on disk, or (`kept` is false) its removal: the next packet of its flow
+    /// may leave.
+    pub(in crate::shard) fn packet_id_stored(&mut self, packet: PacketFlow, kept: bool) {
+        let Some(packet_id) = PacketId::new(packet.id) else { return };
+        // An error means that the connection has ended in the meantime.
+        match (packet.flow, kept) {
+            (Flow::FromClient, false) => drop(self.machine.complete(packet_id)),
+            (Flow::FromNode, true) => drop(self.machine.release(packet_id)),
+            (Flow::FromNode, false) => drop(self.machine.reuse(packet_id)),
+            (Flow::FromClient, true) => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Work that earlier packets have begun.
 
 use enmasse_amqp::connection::LinkId;
+use enmasse_mqtt::codec::PacketId;
 
 /// The next step of work that an earlier packet has begun.
 pub(in crate::shard) enum Step {
@@ -24,6 +25,8 @@ pub(in crate::shard) enum Step {
     StoreRecord,
     /// answer CONNECT
     Accept,
+    /// keep the packet identifier of an answered publication in the session, or (`false`) forget it
+    NotePacketId(PacketId, bool),
     /// pass a publication to its address again
     Publish(u32),
     /// store the record with the subscriptions of a SUBSCRIBE

@@ -13,16 +13,18 @@ use super::sessions::user_of;
 use crate::core::Ending;
 use crate::shard::conn::{Conn, Peer};
 use crate::shard::machine::Machine;
-use crate::shard::mqtt::SESSION;
 use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::login::Login;
 use crate::shard::mqtt::record::After;
 use crate::shard::mqtt::steps::Step;
+use crate::shard::mqtt::{Mqtt, SESSION};
 use crate::shard::{ConnId, Shard};
 use crate::table::{Authenticated, SpaceKey};
 
 /// Visits begun in one turn.
 const TURN_VISITS: usize = 32;
+/// Time until a session is visited again whose connection is about to end, in milliseconds.
+const AGAIN_MS: u64 = 10;
 
 /// A session whose connection has ended.
 #[derive(Clone, Debug)]
@@ -85,6 +87,17 @@ impl Shard {
         self.absent.insert(now.plus_millis(u64::from(delay_s) * 1000), absent);
     }
 
+    /// A connection ends that has a client id and has not read the session: it is visited, because an
+    /// earlier visit may have left it to this connection.
+    pub(super) fn note_undecided(&mut self, id: ConnId) {
+        let now = self.fabric.now;
+        let conn = &self.fabric.conns[id.key()];
+        let is_visit = conn.machine.mqtt().is_none_or(Mqtt::is_visit);
+        let (Some((space, _)), Some(_), false) = (&conn.access, conn.name(SESSION), is_visit) else { return };
+        let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
+        self.absent.insert(now, Absent { space: *space, user, client_id, since: now, connection: None });
+    }
+
     /// After a restart: the sessions of a space whose records live here.
     pub(in crate::shard) fn find_absent(&mut self) {
         let (now, here, shards) = (self.fabric.now, self.fabric.index, self.shared.loads.len() as u16);
@@ -136,6 +149,10 @@ impl Shard {
         let attach = request("mqtt".to_owned());
         let name = self.shared.link_names.digest(absent.space.0, conn.user(), &conn.container, &attach);
         if self.shared.link_names.is_held(name) {
+            // By a client, whose end notes the session again, or by the end itself.
+            if self.fabric.leaving_names.values().any(|(leaving, _)| *leaving == name) {
+                self.absent.insert(self.fabric.now.plus_millis(AGAIN_MS), absent);
+            }
             return;
         }
         let id = self.insert(conn);

@@ -142,6 +142,7 @@ impl Shard {
                 }
                 self.fabric.mark(id.key);
             }
+            Step::NotePacketId(packet_id, kept) => self.note_packet_id(id, packet_id, kept),
             Step::Publish(delivery_id) => self.publish_again(id, delivery_id),
             Step::StoreSubscriptions => self.store_record(id, After::Subscribe),
             Step::Filter => self.begin_filter(id),
@@ -162,20 +163,10 @@ impl Shard {
             Event::Acknowledged { packet_id, token: _, code, properties } => {
                 let text = properties.text(PropertyId::ReasonString);
                 self.acknowledged(id, packet_id, code, text.unwrap_or_default());
+                self.completed_by_client(id, packet_id);
             }
-            Event::Received { packet_id, .. } => {
-                self.acknowledged(id, packet_id, ReasonCode::Success, "");
-                if let Some(mqtt) = self.mqtt(id) {
-                    // An error means that the connection has ended in the meantime.
-                    let _ = mqtt.machine.release(packet_id);
-                }
-            }
-            Event::Released { packet_id } => {
-                if let Some(mqtt) = self.mqtt(id) {
-                    // An error means that the connection has ended in the meantime.
-                    let _ = mqtt.machine.complete(packet_id);
-                }
-            }
+            Event::Received { packet_id, .. } => self.received_by_client(id, packet_id),
+            Event::Released { packet_id } => self.released_by_client(id, packet_id),
             Event::Subscribe(subscribe) => self.subscribe_mqtt(id, &subscribe),
             Event::Unsubscribe(unsubscribe) => self.unsubscribe_mqtt(id, &unsubscribe),
             Event::Connect(connect) => self.connect_mqtt(id, &connect),
@@ -213,7 +204,7 @@ impl Shard {
 
     /// The client has acknowledged a delivery. A refusal is its outcome, too. With QoS 2 PUBREC has
     /// the outcome, and PUBCOMP ends what counts against the client's receive maximum [5: 4.9].
-    fn acknowledged(&mut self, id: ConnId, packet_id: PacketId, code: ReasonCode, text: &str) {
+    pub(super) fn acknowledged(&mut self, id: ConnId, packet_id: PacketId, code: ReasonCode, text: &str) {
         if let Some((_, token, _)) = self.mqtt(id).and_then(|mqtt| mqtt.unacknowledged.remove(&packet_id)) {
             let outcome = if code.is_error() {
                 let what = format!("the client answered {code:?} {text}");

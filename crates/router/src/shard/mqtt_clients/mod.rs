@@ -3,11 +3,12 @@
 //!
 //! `input` handles packets and continues what they have begun, `login` CONNECT, `publishing`
 //! messages, `subscribing` filters, `retained` retained messages, `sessions` what outlives a
-//! connection, and `absent` those whose connection has ended.
+//! connection, `packet_ids` the progress of QoS 2, and `absent` those whose connection has ended.
 
 mod absent;
 mod input;
 mod login;
+mod packet_ids;
 mod publishing;
 mod retained;
 mod sessions;

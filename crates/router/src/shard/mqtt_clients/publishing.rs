@@ -6,7 +6,7 @@ use enmasse_mqtt::codec::{PacketId, QoS};
 use enmasse_mqtt::connection::{Incoming, TopicName};
 use enmasse_mqtt::session::StoredWill;
 
-use crate::core::{AddressKind, AttachmentId};
+use crate::core::{AddressKind, Arrival, AttachmentId, PacketFlow, ToHome};
 use crate::shard::mqtt::codes::{self, Answer};
 use crate::shard::mqtt::{CONSUMER_WAIT_MS, PUBLISHER, Publication, WAITING_BYTES_MAX, Waiting, message, reads};
 use crate::shard::{ConnId, DYNAMIC_PREFIX, Shard};
@@ -65,12 +65,14 @@ impl Shard {
         let mut sections = std::mem::take(&mut self.sections);
         sections.clear();
         message::encode(&mut sections, publish);
-        let publication = publish.packet_id.map(|packet_id| Publication::new(packet_id, kind, retained.is_some()));
+        let (once, packet) = self.once(id, publish, kind, home);
+        let publication =
+            publish.packet_id.map(|packet_id| Publication::new(packet_id, once, kind, retained.is_some()));
         let delivery_id = self.note_publication(id, publication);
         if kind == AddressKind::Anycast && !settled {
             self.keep_publication(id, delivery_id, topic, &sections);
         }
-        self.pass_publication(id, (attachment, home), delivery_id, settled, &sections);
+        self.pass_publication(id, (attachment, home), (delivery_id, packet), settled, &sections);
         self.sections = sections;
         if let Some(entry) = retained {
             self.retain(id, publish, &entry, delivery_id);
@@ -101,7 +103,7 @@ impl Shard {
                 if let Some(attachment) = self.fabric.attachments.get_mut(route.attachment) {
                     attachment.unanswered += 1;
                 }
-                self.pass_publication(id, (route.attachment, route.home), delivery_id, false, &sections);
+                self.pass_publication(id, (route.attachment, route.home), (delivery_id, None), false, &sections);
             }
             Err(error) => {
                 if let Some(mqtt) = self.mqtt(id) {
@@ -111,12 +113,13 @@ impl Shard {
         }
     }
 
-    /// Passes the sections of a publication to the home of its address.
+    /// Passes the sections of a publication to the home of its address. `packet`: the link with the
+    /// record of the session, and the packet identifier to be stored with the message.
     pub(super) fn pass_publication(
         &mut self,
         id: ConnId,
         (attachment, home): (AttachmentId, u16),
-        delivery_id: u32,
+        (delivery_id, packet): (u32, Option<(AttachmentId, PacketFlow)>),
         settled: bool,
         sections: &[u8],
     ) {
@@ -139,7 +142,21 @@ impl Shard {
         if held {
             self.fabric.count_held(id.key, PUBLISHER.0, sections.len());
         }
-        self.deliver(attachment, home, &incoming);
+        match packet {
+            None => self.deliver(attachment, home, &incoming),
+            Some((record, packet)) => {
+                let arrival = Arrival {
+                    delivery_id,
+                    settled,
+                    message_format: 0,
+                    first: true,
+                    more: false,
+                    aborted: false,
+                    payload: sections,
+                };
+                self.send_to_home(home, ToHome::DeliverOnce { attachment, arrival, record, packet });
+            }
+        }
         if held {
             self.fabric.update_hold_back_pressure(id.key);
         }

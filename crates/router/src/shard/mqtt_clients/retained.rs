@@ -43,7 +43,7 @@ impl Shard {
             sections.clear();
             message::encode(&mut sections, &removal);
         }
-        self.pass_publication(id, (route.attachment, route.home), delivery_id + 1, settled, &sections);
+        self.pass_publication(id, (route.attachment, route.home), (delivery_id + 1, None), settled, &sections);
         self.sections = sections;
     }
 

@@ -14,7 +14,6 @@ use enmasse_amqp::types::{
     Attach, Body, Error, Header, Message, MessageId, Properties, Source, TerminusDurability, TerminusExpiryPolicy,
     condition,
 };
-use enmasse_mqtt::connection::Stage;
 
 use crate::core::Ending;
 use crate::shard::departing::Departure;
@@ -72,8 +71,20 @@ impl Shard {
         self.granted(id, RECORD, BATCH, true);
     }
 
+    /// Publishes the will of a connection that has ended with an earlier run of the node: the
+    /// client is back before its session was visited. A delayed one is discarded [5: 3.1.3-9].
+    fn publish_found_will(&mut self, id: ConnId) {
+        let Some(mqtt) = self.mqtt(id).filter(|mqtt| !mqtt.is_visit()) else { return };
+        let will = mqtt.session.found.as_mut().and_then(|record| record.will.take_if(|will| will.delay_s == 0));
+        if let Some(will) = will {
+            mqtt.session.will = Some(Box::new(will));
+            self.publish_will(id);
+        }
+    }
+
     /// Continues the session that was found, or discards it.
     pub(super) fn resume_mqtt(&mut self, id: ConnId) {
+        self.publish_found_will(id);
         let store = self.session_bounds(id);
         let Some(mqtt) = self.mqtt(id) else { return };
         if mqtt.is_visit() {
@@ -82,6 +93,7 @@ impl Shard {
         }
         let Some(login) = &mut mqtt.login else { return };
         let asked = login.session_expiry_s;
+        mqtt.session.is_decided = true;
         let (expiry_s, clean) = (store.map_or(0, |most| asked.min(most)), login.clean_start);
         let found = mqtt.session.found.take();
         mqtt.session.expiry_s = expiry_s;
@@ -92,9 +104,6 @@ impl Shard {
             mqtt.restore(record);
         }
         let (is_recorded, keeps) = (mqtt.session.is_recorded, expiry_s > 0 || mqtt.session.will.is_some());
-        if let Some(record) = found.as_ref().filter(|_| present) {
-            mqtt.session.resumed = record.in_flight.clone();
-        }
         let discards = found.is_some() && !present;
         mqtt.session.discards = discards;
         let Some(login) = mqtt.login.as_mut() else { return };
@@ -113,6 +122,7 @@ impl Shard {
     /// The subscriptions of a session that its client discards are attached: ends them.
     pub(super) fn discard_mqtt(&mut self, id: ConnId) {
         self.end_filters(id);
+        self.drop_packet_ids(id);
         let Some(mqtt) = self.mqtt(id) else { return };
         mqtt.session.discards = false;
         let keeps = !mqtt.is_visit() && (mqtt.session.expiry_s > 0 || mqtt.session.will.is_some());
@@ -138,9 +148,10 @@ impl Shard {
     }
 
     fn end_record(&mut self, id: ConnId) {
+        let record = self.record_attachment(id);
         self.release(id, &[RECORD], &Departure::silent(Ending::ByClient, true));
         if let Some(mqtt) = self.mqtt(id) {
-            mqtt.session.is_recorded = false;
+            (mqtt.session.is_recorded, mqtt.session.ended_record) = (false, record);
         }
     }
 
@@ -207,25 +218,27 @@ impl Shard {
             mqtt.session.stored_will = mqtt.session.will.is_some();
         }
         let delivery_id = self.note_publication(id, Some(Publication::of_record(after)));
-        self.pass_publication(id, (route.attachment, route.home), delivery_id, false, &sections);
+        self.pass_publication(id, (route.attachment, route.home), (delivery_id, None), false, &sections);
     }
 
-    /// The connection ends: keeps its session, or ends that too.
+    /// The connection ends: keeps its session, or ends that too. A session that it has not read yet
+    /// is as before.
     pub(in crate::shard) fn leave_session(&mut self, id: ConnId, expiry_s: Option<u32>) {
         let bounds = self.session_bounds(id);
+        if self.mqtt(id).is_some_and(|mqtt| !mqtt.session.is_decided) {
+            return self.note_undecided(id);
+        }
         let Some(mqtt) = self.mqtt(id).filter(|mqtt| mqtt.session.is_recorded) else { return };
         let session = &mut mqtt.session;
         let before = session.expiry_s;
         if let Some(expiry_s) = expiry_s {
             session.expiry_s = expiry_s.min(bounds.unwrap_or(0));
         }
-        // A message that the client has not confirmed returns to its subscription; of one that it has
-        // confirmed, and of those that it has sent, the packet ids stay in use (4.4).
-        let mut left = mqtt.machine.take_in_flight();
-        left.outgoing.retain(|delivery| delivery.stage == Stage::Received);
-        let has_left = !left.outgoing.is_empty() || !left.received.is_empty();
-        session.left = left;
-        let changed = session.expiry_s != before || session.stored_will && session.will.is_none() || has_left;
+        let changed = session.expiry_s != before || session.stored_will && session.will.is_none();
+        let noted = std::mem::take(&mut mqtt.packet_ids);
+        noted.into_iter().for_each(|(packet_id, kept)| self.note_packet_id(id, packet_id, kept));
+        let Some(mqtt) = self.mqtt(id) else { return };
+        let session = &mut mqtt.session;
         if session.expiry_s == 0 {
             self.end_filters(id);
             return self.end_record(id);
