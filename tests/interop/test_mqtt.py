@@ -70,6 +70,18 @@ def test_messages_arrive_in_order_with_the_lower_qos(
     assert answer == {"received": 50, "in_order": True, "qos": [min(publish_qos, qos)]}
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_session_gets_more_messages_than_its_receive_maximum(
+    platform: Platform, version: int, qos: int
+) -> None:
+    # That of mosquitto_sub is 20.
+    answer = MQTT_CLIENTS["mosquitto"].call(
+        "exchange", topic=f"window/{version}/{qos}", client_id=f"window{version}{qos}", qos=qos,
+        publish_qos=qos, count=100, size=100, **over(platform, version),
+    )  # fmt: skip
+    assert answer == {"received": 100, "in_order": True, "qos": [qos]}
+
+
 @pytest.mark.parametrize(("publishes", "receives"), [(3, 5), (5, 3)])
 def test_both_versions_share_a_topic(
     client: Client, platform: Platform, publishes: int, receives: int

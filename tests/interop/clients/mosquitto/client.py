@@ -92,7 +92,9 @@ def exchange(options: Options) -> Options:
     topic, count = options["topic"], options["count"]
     bodies = [chr(ord("a") + number % 26) * options["size"] for number in range(count)]
     version = options.get("publish_version")
-    with subscribed(options, topic, options["qos"]) as receiver:
+    name = options.get("client_id")
+    kept = 600 if name else 0
+    with subscribed(options, topic, options["qos"], client_id=name, kept=kept) as receiver:
         publishes(options, topic, bodies, options["publish_qos"], version=version)
         found = receiver.take(count)
     return {
