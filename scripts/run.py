@@ -17,7 +17,13 @@ from typing import Any
 
 from enmasse.base.settings import load
 from enmasse.cli.connect.client import Api
-from enmasse.cli.serve.hints import SuggestedAddress, invocation, next_commands, suggested_address
+from enmasse.cli.serve.hints import (
+    SuggestedAddress,
+    console_url,
+    invocation,
+    next_commands,
+    suggested_address,
+)
 from enmasse.resources import Resource, parse
 
 ENMASSE = Path(sys.executable).with_name("enmasse")
@@ -120,9 +126,9 @@ def declared(data: Path) -> list[Resource]:
 
 def console(endpoints: dict[str, Any], data: Path) -> str:
     """Return where the console is and the command that opens it; empty without an HTTP listener."""
-    if (place := endpoints.get("http")) is None:
+    link = console_url({name: (one["host"], one["port"]) for name, one in endpoints.items()})
+    if link is None:
         return ""
-    link = f"http://{place['host']}:{place['port']}/console/"
     return f"Console: {link}\n  {invocation(ENMASSE)} console --data {data}\n\n"
 
 

@@ -355,14 +355,6 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def console_url(ready: "Ready") -> str | None:
-    """Return the URL of the console for browsers on this machine; None without the HTTP API."""
-    from enmasse.cli.connect import network
-
-    kind = next((one for one in ("http", "https") if one in ready.endpoints), None)
-    return None if kind is None else f"{network.url(kind, *ready.endpoints[kind])}/console/"
-
-
 def welcome(settings: "Settings", ready: "Ready") -> str:
     """Return the readiness message for people."""
     from enmasse.cli.connect import network
@@ -371,7 +363,7 @@ def welcome(settings: "Settings", ready: "Ready") -> str:
     places = "\n".join(
         f"  {name:6} {network.url(name, *place)}" for name, place in ready.endpoints.items()
     )
-    if (page := console_url(ready)) is not None:
+    if (page := hints.console_url(ready.endpoints)) is not None:
         places += f"\n\n  console {page} (`enmasse console` opens it and logs you in)"
     waits_for_users = ready.suggested_address is None and not ready.has_users
     notes = ""

@@ -1,14 +1,21 @@
 """Suggests commands that work on the platform in its present state."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from enmasse.base.data_dir import default_data_dir
+from enmasse.cli.connect import network
 from enmasse.plan import FIRST_DEFAULT, PLATFORM, DeclaredState, default_space, open_spaces
 from enmasse.plan.declared import full_name, home_of
 from enmasse.resources import Address, Resource
+
+
+def console_url(endpoints: Mapping[str, tuple[str, int]]) -> str | None:
+    """Return the URL of the console for browsers on this machine; None without the HTTP API."""
+    kind = next((one for one in ("http", "https") if one in endpoints), None)
+    return None if kind is None else f"{network.url(kind, *endpoints[kind])}/console/"
 
 
 class SuggestedAddress(NamedTuple):
