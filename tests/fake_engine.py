@@ -1,6 +1,7 @@
 """An engine without a node, and what a node says of its certificate."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -40,6 +41,9 @@ class FakeEngine:
         self.open: list[Connection] = []
         self.traced_frames: list[str] = []
         self.attached: list[LinkStatistics] = []
+        self.connected: list[tuple[str, str | None, socket.socket]] = []
+        """Spaces, users and far ends of sockets."""
+
         self.troubled: str | None = None
         self.traced: dict[int, bool] = {}
         self.managed: list[tuple[str, Operation, Slice]] = []
@@ -112,6 +116,12 @@ class FakeEngine:
 
     def session(self, space: str) -> Session:
         raise Unavailable(Code.OPERATION_UNSUPPORTED, f"no session with {space} in this engine")
+
+    def connect(self, space: str, user: str | None) -> socket.socket:
+        """A socket whose other end the test has."""
+        ours, theirs = socket.socketpair()
+        self.connected.append((space, user, theirs))
+        return ours
 
     async def trace(self, connection: int, *, on: bool) -> None:
         if all(one.id != connection for one in self.open):

@@ -42,11 +42,12 @@ class Console:
 
     page: Page
     platform: Platform
+    scheme: str = "http"
     problems: list[str] = field(default_factory=list)
 
     @property
     def base(self) -> str:
-        return f"{self.platform.url('http')}/console"
+        return f"{self.platform.url(self.scheme)}/console"
 
     def open(self, path: str) -> Page:
         """Open a page of the console and wait for its heading."""
@@ -87,7 +88,7 @@ def observe(console: Console) -> None:
         "request",
         lambda request: (
             None
-            if request.url.startswith((console.platform.url("http"), "data:", "blob:"))
+            if request.url.startswith((console.platform.url(console.scheme), "data:", "blob:"))
             else console.problems.append(f"another host: {request.url}")
         ),
     )
@@ -105,17 +106,24 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def console_in(
-    browser: Browser, platform: Platform, *, width: int = 1440, theme: str = "light"
+    browser: Browser,
+    platform: Platform,
+    *,
+    width: int = 1440,
+    theme: str = "light",
+    scheme: str = "http",
 ) -> Iterator[Console]:
     """The console in a browser window of its own, not logged in."""
     context: BrowserContext = browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme="dark" if theme == "dark" else "light",
         permissions=["clipboard-read", "clipboard-write"],
+        # Signed by the platform's own authority.
+        ignore_https_errors=True,
     )
     context.set_default_timeout(WAIT_MS)
     with closing(context):
-        console = Console(context.new_page(), platform)
+        console = Console(context.new_page(), platform, scheme)
         observe(console)
         yield console
 

@@ -1,7 +1,7 @@
-import { Button, PageSection, Tab, TabTitleText, Tabs } from '@patternfly/react-core';
+import { Button } from '@patternfly/react-core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { Outlet, useLocation, useNavigate, useOutletContext, useParams } from 'react-router';
+import { useNavigate, useOutletContext, useParams } from 'react-router';
 import { AddressKind } from '@/api/kinds';
 import { useResource } from '@/api/list';
 import { useMay, type May } from '@/api/rights';
@@ -9,8 +9,7 @@ import { useSamples } from '@/api/samples';
 import type { Address, Statistics } from '@/api/types';
 import { useNotify } from '@/app/notices';
 import { addressPath, spacePath } from '@/spaces/paths';
-import { PANEL_ID, Page } from '@/ui/Page';
-import { Failure, Loading, PhaseLabel } from '@/ui/States';
+import { DetailPage, type TabSpec } from '@/ui/DetailPage';
 import { BulkDialog, type Bulk } from './BulkDialog';
 import { typeTitle } from './AddressListPage';
 import { acceptsMessages, holdsMessages, isManaged } from './types';
@@ -28,42 +27,16 @@ export function useAddress(): AddressContext {
   return useOutletContext<AddressContext>();
 }
 
-function tabsOf(address: Address, may: May): [string, string][] {
-  const tabs: [string, string][] = [['', 'Overview']];
-  if (holdsMessages(address) && may('create', AddressKind, 'peek')) tabs.push(['messages', 'Messages']);
-  if (address.spec.type === 'deadletter' && may('create', AddressKind, 'peek'))
-    tabs.push(['deadletters', 'By cause']);
-  if (acceptsMessages(address) && may('create', AddressKind, 'send')) tabs.push(['send', 'Send']);
-  tabs.push(['settings', 'Settings']);
-  return tabs;
-}
-
-function AddressTabs({ address, base, may }: { address: Address; base: string; may: May }) {
-  const navigate = useNavigate();
-  const { pathname } = useLocation();
-  const current = decodeURI(pathname).slice(decodeURI(base).length).split('/')[1] ?? '';
-  return (
-    <Tabs
-      activeKey={current}
-      usePageInsets
-      component="nav"
-      aria-label="Parts of the address"
-      onSelect={(event, key) => {
-        event.preventDefault();
-        void navigate(key === '' ? base : `${base}/${String(key)}`);
-      }}
-    >
-      {tabsOf(address, may).map(([key, title]) => (
-        <Tab
-          key={key}
-          eventKey={key}
-          tabContentId={PANEL_ID}
-          href={`/console${key ? `${base}/${key}` : base}`}
-          title={<TabTitleText>{title}</TabTitleText>}
-        />
-      ))}
-    </Tabs>
-  );
+function tabsOf(address: Address, may: May): TabSpec[] {
+  const mayPeek = may('create', AddressKind, 'peek');
+  const isSendable = acceptsMessages(address) && may('create', AddressKind, 'send');
+  return [
+    { key: '', title: 'Overview' },
+    ...(holdsMessages(address) && mayPeek ? [{ key: 'messages', title: 'Messages' }] : []),
+    ...(address.spec.type === 'deadletter' && mayPeek ? [{ key: 'deadletters', title: 'By cause' }] : []),
+    ...(isSendable ? [{ key: 'send', title: 'Send' }] : []),
+    { key: 'settings', title: 'Settings' },
+  ];
 }
 
 export function AddressLayout() {
@@ -75,51 +48,27 @@ export function AddressLayout() {
   const navigate = useNavigate();
   const client = useQueryClient();
   const notify = useNotify();
-  const address = found.data;
   const listing = spacePath(namespace, space, 'addresses');
-  const title = address?.spec.address ?? name;
-  const crumbs = [
-    { title: 'Address spaces', to: '/spaces' },
-    { title: space, to: spacePath(namespace, space) },
-    { title: 'Addresses', to: listing },
-    { title },
-  ];
-  if (found.error && !address) {
-    return (
-      <Page title={title} crumbs={crumbs}>
-        <PageSection>
-          <Failure error={found.error} retry={() => void found.refetch()} />
-        </PageSection>
-      </Page>
-    );
-  }
-  const context = address
-    ? {
-        address,
-        namespace,
-        space,
-        may,
-        live: sample?.addresses[`${namespace}/${name}`] ?? address.status?.statistics,
-      }
-    : null;
+  const title = found.data?.spec.address ?? name;
   return (
-    <Page
-      title={title}
-      crumbs={crumbs}
-      subtitle={address ? `${typeTitle(address)} · ${address.spec.plan ?? 'no plan'}` : ' '}
-      labels={
-        address ? (
-          <PhaseLabel phase={address.status?.phase} isReady={address.status?.isReady ?? false} />
-        ) : null
-      }
-      actions={
-        address ? (
+    <>
+      <DetailPage
+        found={found}
+        title={title}
+        crumbs={[
+          { title: 'Address spaces', to: '/spaces' },
+          { title: space, to: spacePath(namespace, space) },
+          { title: 'Addresses', to: listing },
+          { title },
+        ]}
+        subtitle={(shown) => `${typeTitle(shown)} · ${shown.spec.plan ?? 'no plan'}`}
+        actions={(shown) => (
           <>
-            {isManaged(address) && may('create', AddressKind, 'purge') ? (
+            {isManaged(shown) && may('create', AddressKind, 'purge') ? (
               <Button
                 variant="secondary"
                 onClick={() => {
-                  setBulk({ action: 'purge', addresses: [address] });
+                  setBulk({ action: 'purge', addresses: [shown] });
                 }}
               >
                 Purge
@@ -130,26 +79,27 @@ export function AddressLayout() {
                 variant="secondary"
                 isDanger
                 onClick={() => {
-                  setBulk({ action: 'delete', addresses: [address] });
+                  setBulk({ action: 'delete', addresses: [shown] });
                 }}
               >
                 Delete
               </Button>
             ) : null}
           </>
-        ) : null
-      }
-      tabs={address ? <AddressTabs address={address} base={addressPath(namespace, name)} may={may} /> : null}
-    >
-      {context ? (
-        <div id={PANEL_ID} role="tabpanel" aria-label="Content of the tab" className="em-panel">
-          <Outlet context={context satisfies AddressContext} />
-        </div>
-      ) : (
-        <PageSection>
-          <Loading label="Loading the address" />
-        </PageSection>
-      )}
+        )}
+        base={addressPath(namespace, name)}
+        tabsLabel="Parts of the address"
+        tabs={(shown) => tabsOf(shown, may)}
+        context={(shown) =>
+          ({
+            address: shown,
+            namespace,
+            space,
+            may,
+            live: sample?.addresses[`${namespace}/${name}`] ?? shown.status?.statistics,
+          }) satisfies AddressContext
+        }
+      />
       {bulk ? (
         <BulkDialog
           bulk={bulk}
@@ -163,6 +113,6 @@ export function AddressLayout() {
           }}
         />
       ) : null}
-    </Page>
+    </>
   );
 }

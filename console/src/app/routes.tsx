@@ -26,6 +26,7 @@ const space: RouteObject[] = [
   },
   { path: 'users', element: page(() => import('@/users/UserListPage'), 'UserListPage') },
   { path: 'connect', element: page(() => import('@/spaces/ConnectPage'), 'ConnectPage') },
+  { path: 'try', element: page(() => import('@/tryit/TryPage'), 'TryPage') },
   { path: 'events', element: page(() => import('@/spaces/EventsPage'), 'EventsPage') },
 ];
 

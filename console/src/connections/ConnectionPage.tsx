@@ -1,13 +1,4 @@
-import {
-  Button,
-  Card,
-  CardBody,
-  CardTitle,
-  Label,
-  PageSection,
-  Stack,
-  StackItem,
-} from '@patternfly/react-core';
+import { Button, Label, StackItem } from '@patternfly/react-core';
 import PlugIcon from '@patternfly/react-icons/dist/esm/icons/plug-icon';
 import { useState } from 'react';
 import { useNavigate, useParams } from 'react-router';
@@ -20,8 +11,8 @@ import { Confirm } from '@/ui/Confirm';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { Facts } from '@/ui/Facts';
 import { Name } from '@/ui/Name';
-import { Page } from '@/ui/Page';
-import { Empty, Failure, Loading } from '@/ui/States';
+import { DetailCard, DetailPage } from '@/ui/DetailPage';
+import { Empty } from '@/ui/States';
 import { bytes, exact, rate } from '@/ui/format';
 import { ConnectionKind } from './SpaceConnectionsPage';
 import { Trace } from './Trace';
@@ -43,99 +34,86 @@ export function ConnectionPage() {
   const navigate = useNavigate();
   const notify = useNotify();
   const listing = spacePath(namespace, space, 'connections');
-  const one = found.data;
-  const title = one?.container ?? `Connection ${id}`;
+  const title = found.data?.container ?? `Connection ${id}`;
   const columns = linkColumns(() => '').filter((column) => column.key !== 'client' && column.key !== 'user');
   return (
-    <Page
-      title={title}
-      subtitle={one ? `${one.product ?? 'unknown product'} · ${one.peer ?? ''}` : ' '}
-      crumbs={[
-        { title: 'Address spaces', to: '/spaces' },
-        { title: space, to: spacePath(namespace, space) },
-        { title: 'Connections', to: listing },
-        { title },
-      ]}
-      labels={
-        one?.tls ? (
-          <Label isCompact status="success">
-            TLS
-          </Label>
-        ) : null
-      }
-      actions={
-        one && may('delete', ConnectionKind) ? (
-          <Button
-            variant="secondary"
-            isDanger
-            onClick={() => {
-              setIsClosing(true);
-            }}
-          >
-            Close
-          </Button>
-        ) : null
-      }
-    >
-      <PageSection isFilled>
-        {found.error && (!one || found.errorUpdatedAt > found.dataUpdatedAt) ? (
-          <Failure error={found.error} retry={() => void found.refetch()} />
-        ) : !one ? (
-          <Loading />
-        ) : (
-          <Stack hasGutter>
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Client</CardTitle>
-                <CardBody>
-                  <Facts
-                    columns={3}
-                    of={[
-                      ['User', one.user ?? 'anonymous'],
-                      [
-                        'Container',
-                        <bdi key="c" className="em-break">
-                          {one.container ?? ''}
-                        </bdi>,
-                      ],
-                      ['From', one.peer],
-                      ['Protocol', `${one.protocol} (${one.transport})`],
-                      ['Product', one.product],
-                      ['Messages in', `${exact(one.messagesIn)}, ${rate(one.messagesInPerSecond)}/s`],
-                      ['Messages out', `${exact(one.messagesOut)}, ${rate(one.messagesOutPerSecond)}/s`],
-                      ['Bytes in', bytes(one.bytesIn)],
-                      ['Bytes out', bytes(one.bytesOut)],
-                    ]}
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Links</CardTitle>
-                <CardBody>
-                  <DataTable
-                    label="Links"
-                    columns={[ADDRESS, ...columns]}
-                    rows={one.links ?? []}
-                    keyOf={(link) => `${link.role} ${link.name}`}
-                    empty={
-                      <Empty title="No links" icon={PlugIcon}>
-                        The client is connected and has attached nothing.
-                      </Empty>
-                    }
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
+    <>
+      <DetailPage
+        found={found}
+        isErrorShown
+        title={title}
+        subtitle={(one) => `${one.product ?? 'unknown product'} · ${one.peer ?? ''}`}
+        crumbs={[
+          { title: 'Address spaces', to: '/spaces' },
+          { title: space, to: spacePath(namespace, space) },
+          { title: 'Connections', to: listing },
+          { title },
+        ]}
+        labels={(one) =>
+          one.tls ? (
+            <Label isCompact status="success">
+              TLS
+            </Label>
+          ) : null
+        }
+        actions={() =>
+          may('delete', ConnectionKind) ? (
+            <Button
+              variant="secondary"
+              isDanger
+              onClick={() => {
+                setIsClosing(true);
+              }}
+            >
+              Close
+            </Button>
+          ) : null
+        }
+      >
+        {(one) => (
+          <>
+            <DetailCard title="Client">
+              <Facts
+                columns={3}
+                of={[
+                  ['User', one.user ?? 'anonymous'],
+                  [
+                    'Container',
+                    <bdi key="c" className="em-break">
+                      {one.container ?? ''}
+                    </bdi>,
+                  ],
+                  ['From', one.peer],
+                  ['Protocol', `${one.protocol} (${one.transport})`],
+                  ['Product', one.product],
+                  ['Messages in', `${exact(one.messagesIn)}, ${rate(one.messagesInPerSecond)}/s`],
+                  ['Messages out', `${exact(one.messagesOut)}, ${rate(one.messagesOutPerSecond)}/s`],
+                  ['Bytes in', bytes(one.bytesIn)],
+                  ['Bytes out', bytes(one.bytesOut)],
+                ]}
+              />
+            </DetailCard>
+            <DetailCard title="Links">
+              <DataTable
+                label="Links"
+                columns={[ADDRESS, ...columns]}
+                rows={one.links ?? []}
+                keyOf={(link) => `${link.role} ${link.name}`}
+                empty={
+                  <Empty title="No links" icon={PlugIcon}>
+                    The client is connected and has attached nothing.
+                  </Empty>
+                }
+              />
+            </DetailCard>
             {may('delete', ConnectionKind) ? (
               <StackItem>
                 <Trace namespace={namespace} id={id} />
               </StackItem>
             ) : null}
-          </Stack>
+          </>
         )}
-      </PageSection>
+      </DetailPage>
       {isClosing ? (
         <Confirm
           title="Close the connection?"
@@ -152,6 +130,6 @@ export function ConnectionPage() {
           <bdi>{title}</bdi> sees <code>amqp:connection:forced</code> and may connect again.
         </Confirm>
       ) : null}
-    </Page>
+    </>
   );
 }

@@ -1,21 +1,11 @@
-import {
-  ActionGroup,
-  Alert,
-  Button,
-  Card,
-  CardBody,
-  CardTitle,
-  Form,
-  PageSection,
-} from '@patternfly/react-core';
+import { ActionGroup, Button, Card, CardBody, CardTitle, Form, PageSection } from '@patternfly/react-core';
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { sendMessage } from '@/api/messages';
 import { useAddress } from '@/addresses/AddressLayout';
-import { ActionError } from '@/ui/States';
 import { NumberField } from '@/ui/fields';
-import { plural } from '@/ui/format';
 import { MessageFields } from './MessageFields';
+import { SendOutcome } from './SendOutcome';
 import { NEW_MESSAGE, bodyFault, outgoing } from './messageDraft';
 
 /** Send a test message, with any property. */
@@ -24,7 +14,6 @@ export function SendPage() {
   const [draft, setDraft] = useState({ ...NEW_MESSAGE, body: 'hello' });
   const [copies, setCopies] = useState<number | undefined>(1);
   const sending = useMutation({ mutationFn: () => sendMessage(address, outgoing(draft), copies ?? 1) });
-  const answer = sending.data;
   return (
     <PageSection isFilled>
       <Card isCompact>
@@ -44,21 +33,7 @@ export function SendPage() {
               }}
             />
             <NumberField label="How often" min={1} max={100} value={copies} onChange={setCopies} />
-            {sending.error ? <ActionError error={sending.error} title="The message was not sent" /> : null}
-            {answer ? (
-              <Alert
-                isInline
-                isLiveRegion
-                variant={answer.outcome === 'accepted' ? 'success' : 'warning'}
-                title={
-                  answer.outcome === 'accepted'
-                    ? `${plural(answer.messages, 'message')} accepted.`
-                    : `The address answered: ${answer.outcome}${answer.condition ? ` (${answer.condition})` : ''}`
-                }
-              >
-                {answer.description}
-              </Alert>
-            ) : null}
+            <SendOutcome error={sending.error} answer={sending.data} />
             <ActionGroup>
               <Button
                 type="submit"

@@ -1,4 +1,4 @@
-import { Card, CardBody, CardTitle, Content, PageSection, Stack, StackItem } from '@patternfly/react-core';
+import { Content } from '@patternfly/react-core';
 import { useParams } from 'react-router';
 import { PipelineKind } from '@/api/kinds';
 import { useResource } from '@/api/list';
@@ -6,8 +6,7 @@ import type { Pipeline } from '@/api/types';
 import { Conditions } from '@/spaces/conditions';
 import { Code } from '@/ui/Code';
 import { DataTable, type Column } from '@/ui/DataTable';
-import { Page } from '@/ui/Page';
-import { Failure, Loading, PhaseLabel } from '@/ui/States';
+import { DetailCard, DetailPage } from '@/ui/DetailPage';
 import { Name } from '@/ui/Name';
 import { yamlOf } from '@/ui/preview';
 
@@ -39,86 +38,55 @@ const DETECTORS: Column<Detector>[] = [
 export function PipelinePage() {
   const { namespace = '', pipeline: name = '' } = useParams();
   const found = useResource<Pipeline>(PipelineKind, namespace, name);
-  const pipeline = found.data;
   return (
-    <Page
+    <DetailPage
+      found={found}
       title={name}
-      subtitle={`Pipeline · namespace ${namespace}`}
+      subtitle={() => `Pipeline · namespace ${namespace}`}
       crumbs={[{ title: 'Pipelines', to: '/pipelines' }, { title: name }]}
-      labels={
-        pipeline ? (
-          <PhaseLabel phase={pipeline.status?.phase} isReady={pipeline.status?.isReady ?? false} />
-        ) : null
-      }
     >
-      <PageSection isFilled>
-        {found.error && !pipeline ? (
-          <Failure error={found.error} retry={() => void found.refetch()} />
-        ) : !pipeline ? (
-          <Loading />
-        ) : (
-          <Stack hasGutter>
-            <Conditions of={pipeline.status?.conditions} />
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Sources</CardTitle>
-                <CardBody>
-                  <DataTable
-                    label="Sources"
-                    columns={SOURCES}
-                    rows={pipeline.spec.sources}
-                    keyOf={(source) => source.name}
-                    empty={null}
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Detectors</CardTitle>
-                <CardBody>
-                  <DataTable
-                    label="Detectors"
-                    columns={DETECTORS}
-                    rows={pipeline.spec.detectors ?? []}
-                    keyOf={(detector) => detector.name}
-                    empty={<Content component="small">None: the pipeline only writes tables.</Content>}
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Run it, and look at it</CardTitle>
-                <CardBody>
-                  <Content component="p">
-                    A pipeline runs where Spark is. Its lag, devices, incidents and alerts are in its own
-                    metrics and tables:
-                  </Content>
-                  <Code
-                    text={`enmasse get pipeline ${name} --namespace ${namespace} -o yaml > pipeline.yaml\nenmasse pipeline run pipeline.yaml\nenmasse pipeline --help`}
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Document</CardTitle>
-                <CardBody>
-                  <Code
-                    text={yamlOf({
-                      apiVersion: 'enmasse.io/v1beta1',
-                      kind: 'Pipeline',
-                      metadata: { name, namespace },
-                      spec: pipeline.spec,
-                    })}
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
-          </Stack>
-        )}
-      </PageSection>
-    </Page>
+      {(pipeline) => (
+        <>
+          <Conditions of={pipeline.status?.conditions} />
+          <DetailCard title="Sources">
+            <DataTable
+              label="Sources"
+              columns={SOURCES}
+              rows={pipeline.spec.sources}
+              keyOf={(source) => source.name}
+              empty={null}
+            />
+          </DetailCard>
+          <DetailCard title="Detectors">
+            <DataTable
+              label="Detectors"
+              columns={DETECTORS}
+              rows={pipeline.spec.detectors ?? []}
+              keyOf={(detector) => detector.name}
+              empty={<Content component="small">None: the pipeline only writes tables.</Content>}
+            />
+          </DetailCard>
+          <DetailCard title="Run it, and look at it">
+            <Content component="p">
+              A pipeline runs where Spark is. Its lag, devices, incidents and alerts are in its own metrics
+              and tables:
+            </Content>
+            <Code
+              text={`enmasse get pipeline ${name} --namespace ${namespace} -o yaml > pipeline.yaml\nenmasse pipeline run pipeline.yaml\nenmasse pipeline --help`}
+            />
+          </DetailCard>
+          <DetailCard title="Document">
+            <Code
+              text={yamlOf({
+                apiVersion: 'enmasse.io/v1beta1',
+                kind: 'Pipeline',
+                metadata: { name, namespace },
+                spec: pipeline.spec,
+              })}
+            />
+          </DetailCard>
+        </>
+      )}
+    </DetailPage>
   );
 }

@@ -49,7 +49,6 @@ export interface DataTableProps<T> {
   empty: ReactNode;
   /** Rows are those of before; new ones are on their way. */
   isStale?: boolean;
-  onOpen?: (row: T) => void;
 }
 
 const EXTRA: ('hidden' | 'visibleOn2Xl')[] = ['hidden', 'visibleOn2Xl'];

@@ -1,16 +1,4 @@
-import {
-  Alert,
-  Button,
-  Card,
-  CardBody,
-  CardTitle,
-  Form,
-  Grid,
-  GridItem,
-  PageSection,
-  Stack,
-  StackItem,
-} from '@patternfly/react-core';
+import { Alert, Button, Form, Grid, GridItem } from '@patternfly/react-core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useParams } from 'react-router';
@@ -25,8 +13,8 @@ import { Conditions } from '@/spaces/conditions';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { Facts } from '@/ui/Facts';
 import { Age } from '@/ui/Moment';
-import { Page } from '@/ui/Page';
-import { ActionError, Empty, Failure, Loading, PhaseLabel } from '@/ui/States';
+import { DetailCard, DetailPage } from '@/ui/DetailPage';
+import { ActionError, Empty } from '@/ui/States';
 import { SelectField, TextField } from '@/ui/fields';
 import { OPERATIONS } from './userDraft';
 import { userPath } from './UserListPage';
@@ -112,21 +100,20 @@ export function UserPage() {
   const { namespace = '', space = '', user: name = '' } = useParams();
   const found = useResource<MessagingUser>(UserKind, namespace, name);
   const may = useMay(namespace);
-  const user = found.data;
-  const title = user?.spec.username ?? name;
+  const title = found.data?.spec.username ?? name;
   return (
-    <Page
+    <DetailPage
+      found={found}
       title={title}
-      subtitle={user ? `logs in by ${user.spec.authentication.type}` : ' '}
+      subtitle={(user) => `logs in by ${user.spec.authentication.type}`}
       crumbs={[
         { title: 'Address spaces', to: '/spaces' },
         { title: space, to: spacePath(namespace, space) },
         { title: 'Users', to: spacePath(namespace, space, 'users') },
         { title },
       ]}
-      labels={user ? <PhaseLabel phase={user.status?.phase} isReady={user.status?.isReady ?? false} /> : null}
-      actions={
-        user && may('patch', UserKind) ? (
+      actions={() =>
+        may('patch', UserKind) ? (
           <Button
             variant="secondary"
             component={(props) => <Link {...props} to={userPath(namespace, space, name, 'edit')} />}
@@ -136,63 +123,42 @@ export function UserPage() {
         ) : null
       }
     >
-      <PageSection isFilled>
-        {found.error && !user ? (
-          <Failure error={found.error} retry={() => void found.refetch()} />
-        ) : !user ? (
-          <Loading />
-        ) : (
-          <Stack hasGutter>
-            <Conditions of={user.status?.conditions} />
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Rights</CardTitle>
-                <CardBody>
-                  <DataTable
-                    label="Rights"
-                    columns={COLUMNS}
-                    rows={(user.spec.authorization ?? []) as Right[]}
-                    keyOf={(right) => JSON.stringify(right)}
-                    empty={
-                      <Empty title="No rights">
-                        The user can log in and do nothing. Edit it to give it rights.
-                      </Empty>
-                    }
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Test the rights</CardTitle>
-                <CardBody>
-                  <RightsTester namespace={namespace} space={space} username={user.spec.username} />
-                </CardBody>
-              </Card>
-            </StackItem>
-            <StackItem>
-              <Card isCompact>
-                <CardTitle>Details</CardTitle>
-                <CardBody>
-                  <Facts
-                    of={[
-                      [
-                        'User name',
-                        <bdi key="u" className="em-break">
-                          {user.spec.username}
-                        </bdi>,
-                      ],
-                      ['Secret of the password', user.spec.authentication.passwordSecret?.name ?? 'none'],
-                      ['Resource', user.metadata.name],
-                      ['Age', <Age key="age" of={user.metadata.creationTimestamp} />],
-                    ]}
-                  />
-                </CardBody>
-              </Card>
-            </StackItem>
-          </Stack>
-        )}
-      </PageSection>
-    </Page>
+      {(user) => (
+        <>
+          <Conditions of={user.status?.conditions} />
+          <DetailCard title="Rights">
+            <DataTable
+              label="Rights"
+              columns={COLUMNS}
+              rows={(user.spec.authorization ?? []) as Right[]}
+              keyOf={(right) => JSON.stringify(right)}
+              empty={
+                <Empty title="No rights">
+                  The user can log in and do nothing. Edit it to give it rights.
+                </Empty>
+              }
+            />
+          </DetailCard>
+          <DetailCard title="Test the rights">
+            <RightsTester namespace={namespace} space={space} username={user.spec.username} />
+          </DetailCard>
+          <DetailCard title="Details">
+            <Facts
+              of={[
+                [
+                  'User name',
+                  <bdi key="u" className="em-break">
+                    {user.spec.username}
+                  </bdi>,
+                ],
+                ['Secret of the password', user.spec.authentication.passwordSecret?.name ?? 'none'],
+                ['Resource', user.metadata.name],
+                ['Age', <Age key="age" of={user.metadata.creationTimestamp} />],
+              ]}
+            />
+          </DetailCard>
+        </>
+      )}
+    </DetailPage>
   );
 }

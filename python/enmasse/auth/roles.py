@@ -106,6 +106,7 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
         Rule(WRITE, "", ("configmaps", "services")),
         Rule(READ + WRITE, "", ("secrets",)),
         Rule(("create",), GROUP, _OPERATIONS),
+        Rule(("create",), GROUP, ("addressspaces/connectiontokens",)),
         Rule(("delete",), GROUP, ("connections",)),
         Rule(("get", "watch"), GROUP, ("connections/trace",)),
         *_SEEN,

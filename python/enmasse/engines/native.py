@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -157,6 +158,10 @@ class NativeEngine:
     def session(self, space: str) -> Session:
         """Return a session with a space that has every right."""
         return connect_within(self._node, space, ADMINISTRATOR)
+
+    def connect(self, space: str, user: str | None) -> socket.socket:
+        """Return a socket that speaks AMQP with a space as a user of it."""
+        return socket.socket(fileno=self._node.connect(space, user))
 
     async def trace(self, connection: int, *, on: bool) -> None:
         """Write the frames of one connection to the log, or stop that."""

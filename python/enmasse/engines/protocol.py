@@ -1,5 +1,6 @@
 """The interface of engines, and their reports."""
 
+import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -397,6 +398,13 @@ class Engine(Protocol):
 
     def session(self, space: str) -> Session:
         """Return a session with a space, `NAME.NAMESPACE`, that has every right in it.
+
+        Raises: Missing if the space is not served; Unavailable while standing by.
+        """
+
+    def connect(self, space: str, user: str | None) -> socket.socket:
+        """Return a socket that speaks AMQP with a space as a user of it, without SASL; None:
+        anonymous.
 
         Raises: Missing if the space is not served; Unavailable while standing by.
         """

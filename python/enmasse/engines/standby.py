@@ -1,5 +1,6 @@
 """The engine of a stand-by process: a proxy that has no engine until the process leads."""
 
+import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
@@ -83,6 +84,10 @@ class Standby:
     def session(self, space: str) -> Session:
         """Return a session with a space. Raises: Unavailable while standing by."""
         return self._leading().session(space)
+
+    def connect(self, space: str, user: str | None) -> socket.socket:
+        """Return a socket of a user. Raises: Unavailable while standing by."""
+        return self._leading().connect(space, user)
 
     async def trace(self, connection: int, *, on: bool) -> None:
         """Switch a connection's trace. Raises: Unavailable while standing by."""

@@ -15,12 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from enmasse.api.access.identification import (
     SESSION,
+    WEB_SOCKET_METHOD,
     Identification,
     Identified,
     InSession,
 )
 from enmasse.api.access.impersonation import Impersonating, acting
-from enmasse.api.access.reviews import CALLER, STILL, forbidden
+from enmasse.api.access.reviews import CALLER, PRESENT, STILL, forbidden
 from enmasse.api.console.paths import is_console, is_public
 from enmasse.api.errors import error_response
 from enmasse.api.http.attributes import attributes_of
@@ -76,7 +77,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request."""
-        if scope["type"] != "http":
+        if scope["type"] == "websocket":
+            scope["method"] = WEB_SOCKET_METHOD
+        elif scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
@@ -99,7 +102,7 @@ class Guard:
         path = scope["path"]
         if path in OPEN_PATHS:
             return None
-        if self._exposed and scope["scheme"] == "http" and not _is_local(scope):
+        if self._exposed and scope["scheme"] in ("http", "ws") and not _is_local(scope):
             return Denied(
                 Code.TLS_REQUIRED,
                 "the API serves other machines over TLS only: use the port of"
@@ -123,6 +126,7 @@ class Guard:
         if identified.session is not None:
             scope[SESSION] = identified.session
         scope[TURN] = partial(self._turns.run, by.name)
+        scope[PRESENT] = lambda: self._present(identified, headers)
         scope[STILL] = lambda: (now := self._present(identified, headers)) and now.may(asked)
         if not open_here and not is_console(path) and not caller.may(asked):
             return forbidden(caller, asked)

@@ -31,6 +31,9 @@ BACKGROUND_HEADER = "x-background"
 CSRF_HEADER = "x-csrf-token"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
+WEB_SOCKET_METHOD = "GET"
+"""The method of the request that opens a WebSocket (RFC 6455, 4.1)."""
+
 SESSION = "enmasse.session"
 """Scope key of the session and its cookie, set by the guard."""
 
@@ -98,7 +101,7 @@ class Identification:
 
 def cookie_name(scope: Scope) -> str:
     """Return the name of the session's cookie on a connection."""
-    return SECURE_COOKIE if scope["scheme"] == "https" else COOKIE
+    return SECURE_COOKIE if scope["scheme"] in ("https", "wss") else COOKIE
 
 
 def cookie_of(scope: Scope, headers: Headers) -> str:
@@ -116,8 +119,10 @@ def origin_problem(headers: Headers) -> EnMasseError | None:
     origin = headers.get("origin")
     host = headers.get("host", "")
     is_own = origin is None or origin.partition("://")[2] == host
-    if site in ("same-origin", "none") and is_own:
-        return None
+    return None if site in ("same-origin", "none") and is_own else _foreign()
+
+
+def _foreign() -> EnMasseError:
     return Denied(
         Code.ORIGIN_REFUSED,
         "the request comes from a page of another origin; open the console at the platform's own"
@@ -128,6 +133,10 @@ def origin_problem(headers: Headers) -> EnMasseError | None:
 def _misuse(scope: Scope, headers: Headers, cookie: str) -> EnMasseError | None:
     if (error := origin_problem(headers)) is not None:
         return error
+    if scope["type"] == "websocket":
+        # Browsers send the origin with every WebSocket (RFC 6455, 4.1), and no page can add a
+        # header with the CSRF token.
+        return None if "origin" in headers else _foreign()
     given = headers.get(CSRF_HEADER)
     if scope["method"] in SAFE_METHODS or is_csrf_token(cookie, given):
         return None

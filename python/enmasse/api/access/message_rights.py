@@ -27,27 +27,70 @@ class ReviewRequest(Model):
     address: str
 
 
-class MessageRights:
-    """Answers questions about messaging users, by their declarations."""
+class MessagingUsers:
+    """The declared users of address spaces."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
 
-    async def review(self, request: Request) -> Response:
-        """Answer one question."""
-        key = Key("AddressSpace", request.path_params["namespace"], request.path_params["name"])
+    async def space_of(self, request: Request) -> AddressSpace:
+        """Return the space of a request.
+
+        Raises: Missing if it does not exist.
+        """
         await self._platform.store.refresh()
+        return self.space_named(request.path_params["namespace"], request.path_params["name"])
+
+    def space_named(self, namespace: str, name: str) -> AddressSpace:
+        """Return a space as this process knows it.
+
+        Raises: Missing if it does not exist.
+        """
+        key = Key("AddressSpace", namespace, name)
         space = self._platform.store.get(key)
         if not isinstance(space, AddressSpace):
             raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
+        return space
+
+    def is_open(self, space: AddressSpace) -> bool:
+        """Whether a space admits every client."""
+        admission = self._platform.admission
+        declared = admission.declared.current()
+        users = declared.users(home_of(space))
+        return kind_of(space, users, declared.catalogue, exposed=admission.exposed) == "none"
+
+    def find(self, space: AddressSpace, name: str) -> MessagingUser | None:
+        """Return the user of a space with a user name."""
+        listed = self._platform.store.list("MessagingUser", space.metadata.namespace)
+        return next(
+            (
+                one
+                for one in listed
+                if isinstance(one, MessagingUser)
+                and one.space == space.metadata.name
+                and one.spec.username == name
+            ),
+            None,
+        )
+
+
+class MessageRights:
+    """Answers questions about messaging users, by their declarations."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._users = MessagingUsers(platform)
+
+    async def review(self, request: Request) -> Response:
+        """Answer one question."""
+        space = await self._users.space_of(request)
         asked: ReviewRequest = parsed(await object_body(request), ReviewRequest)
         head = {"kind": "AccessReview", "apiVersion": API_VERSION}
         return JSONResponse(head | asked.model_dump() | self._answer(space, asked))
 
     def _answer(self, space: AddressSpace, asked: ReviewRequest) -> dict[str, Any]:
-        user = self._user(space, asked.user)
+        user = self._users.find(space, asked.user)
         declared = {"declared": user is not None}
-        if self._is_open(space):
+        if self._users.is_open(space):
             return declared | {"allowed": True, "reason": "the address space is open to everyone"}
         if user is None:
             return declared | {
@@ -64,22 +107,3 @@ class MessageRights:
             }
         reason = f"an authorization of {user.metadata.name} allows it"
         return declared | {"allowed": True, "reason": reason, "pattern": pattern}
-
-    def _is_open(self, space: AddressSpace) -> bool:
-        admission = self._platform.admission
-        declared = admission.declared.current()
-        users = declared.users(home_of(space))
-        return kind_of(space, users, declared.catalogue, exposed=admission.exposed) == "none"
-
-    def _user(self, space: AddressSpace, name: str) -> MessagingUser | None:
-        listed = self._platform.store.list("MessagingUser", space.metadata.namespace)
-        return next(
-            (
-                one
-                for one in listed
-                if isinstance(one, MessagingUser)
-                and one.space == space.metadata.name
-                and one.spec.username == name
-            ),
-            None,
-        )

@@ -22,6 +22,9 @@ CALLER = "enmasse.caller"
 STILL = "enmasse.still"
 """Scope key of a function that repeats the authorization check."""
 
+PRESENT = "enmasse.present"
+"""Scope key of a function that returns the caller with its present rights, or None."""
+
 CHECK_S = 1.0
 """Interval at which an open stream checks the right of its caller."""
 

@@ -8,8 +8,11 @@ SESSION = f"{ROOT}session"
 CODES = f"{ROOT}codes"
 OIDC_START = f"{ROOT}oidc/start"
 OIDC_CALLBACK = f"{ROOT}oidc/callback"
+WEB_SOCKET = f"{ROOT}ws"
 
-_NEED_CALLER = frozenset({("GET", SESSION), ("HEAD", SESSION), ("DELETE", SESSION)})
+_NEED_CALLER = frozenset(
+    {("GET", SESSION), ("HEAD", SESSION), ("DELETE", SESSION), ("GET", WEB_SOCKET)}
+)
 
 
 def is_console(path: str) -> bool:

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from enmasse.api.access.identification import Identification
 from enmasse.api.console import paths
 from enmasse.api.console.files import ConsoleFiles
 from enmasse.api.console.oidc import OidcPages
 from enmasse.api.console.sessions import SessionPages
+from enmasse.api.console.web_socket import MessagingPages
 from enmasse.api.platform import Platform
 from enmasse.auth.authorization_code import AuthorizationCode, Provider
 from enmasse.auth.bearers import Claims, TokenBearers
@@ -19,7 +20,11 @@ from enmasse.auth.issuers import Issuer
 from enmasse.auth.sessions import Lifetimes, Sessions
 from enmasse.auth.tokens import Expected
 from enmasse.base.clock import Clock
+from enmasse.resources import API_VERSION
 
+CONNECTION_TOKENS = (
+    f"/apis/{API_VERSION}/namespaces/{{namespace}}/addressspaces/{{name}}/connectiontokens"
+)
 ALGORITHMS = ("RS256", "PS256", "ES256", "Ed25519")
 
 
@@ -57,6 +62,7 @@ class Console:
         federation, clock = options.federation, platform.clock
         provider = urlsplit(federation.provider.issuer).hostname if federation else None
         self._pages = SessionPages(platform, callers, self.sessions, provider)
+        self._messaging = MessagingPages(platform)
         self._files = options.files
         self._oidc: OidcPages | None = None
         bearers = None
@@ -69,7 +75,7 @@ class Console:
             self._oidc = OidcPages(logins, self._pages, options.public_url)
         self.identification = Identification(callers, self.sessions, bearers)
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """Return its routes; files come last, because they are every other path."""
         pages = self._pages
         oidc = []
@@ -83,6 +89,8 @@ class Console:
             Route(paths.SESSION, pages.session, methods=["GET", "POST", "DELETE"]),
             Route(paths.CODES, pages.codes, methods=["POST"]),
             *oidc,
+            Route(CONNECTION_TOKENS, self._messaging.token, methods=["POST"]),
+            WebSocketRoute(paths.WEB_SOCKET, self._messaging.connect),
             Route("/", self._files.root),
             Route(paths.ROOT.rstrip("/"), self._files.root),
             Route(f"{paths.ROOT}{{path:path}}", self._files.file),

@@ -11,7 +11,9 @@ from typing import Any
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
+from enmasse.api.console.paths import WEB_SOCKET
 from enmasse.api.http.handshakes import over_tls
 from enmasse.api.http.http2 import PREFACE, Http2Connection
 from enmasse.api.http.peer_limits import Bounds, make_room
@@ -27,7 +29,7 @@ class BoundedConfig(uvicorn.Config):
     """uvicorn's settings and our limits."""
 
     def __init__(self, app: Any, bounds: Bounds, tls: TlsFiles | None, **options: Any) -> None:
-        super().__init__(app, http=BoundedProtocol, **options)
+        super().__init__(app, http=BoundedProtocol, ws=BoundedWebSocket, **options)
         self.bounds = bounds
         self._tls = tls
 
@@ -42,6 +44,21 @@ class BoundedConfig(uvicorn.Config):
             context()
             made: Any = over_tls(BoundedProtocol, context, self.bounds)
             self.http_protocol_class = made
+
+
+class BoundedWebSocket(WSProtocol):
+    """A WebSocket of one peer. It has had a complete request, so it is not waiting."""
+
+    waiting_since: float | None = None
+
+    @property
+    def host(self) -> str:
+        """The peer's IP address."""
+        return self.client[0] if self.client else ""
+
+    def close(self) -> None:
+        """Close the connection immediately."""
+        self.transport.close()
 
 
 class Renewed:
@@ -87,6 +104,7 @@ class BoundedProtocol(H11Protocol):
         self._bounds = config.bounds
         self._timer: asyncio.TimerHandle | None = None
         self._waiting_since = self.loop.time()
+        self._upgraded = False
         self._first_bytes: bytes | None = b""
         """The first bytes, while they may be the HTTP/2 preface; then None."""
 
@@ -125,6 +143,16 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
         self._watch_request()
 
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Continue as a WebSocket."""
+        self._upgraded = True
+        self._stop_timer()
+        super().handle_websocket_upgrade(event)
+
+    def _should_upgrade(self) -> bool:
+        """Whether the request opens a WebSocket; elsewhere `Upgrade` is ignored (RFC 9110, 7.8)."""
+        return self._get_upgrade() == b"websocket" and self.scope["path"] == WEB_SOCKET
+
     def on_response_complete(self) -> None:
         """Wait for the next request: uvicorn bounds the idle time, we bound the request."""
         super().on_response_complete()
@@ -143,6 +171,8 @@ class BoundedProtocol(H11Protocol):
 
     def _watch_request(self) -> None:
         """Run the timer exactly while an incomplete request is awaited."""
+        if self._upgraded:
+            return
         silent = self.timeout_keep_alive_task is not None
         if silent or self.conn.their_state in _COMPLETE_STATES:
             self._stop_timer()

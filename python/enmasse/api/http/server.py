@@ -14,6 +14,9 @@ from enmasse.base.errors import Code, Unavailable
 
 BACKLOG = 128
 
+WEB_SOCKET_BYTES_MAX = 2 << 20
+"""Maximum bytes of a message of a WebSocket: AMQP frames have at most 1 MiB."""
+
 GRACE_S = 1
 """Time-out for running requests at shutdown; watches are ended after it."""
 
@@ -63,7 +66,8 @@ class Server(uvicorn.Server):
                 bounds or Bounds(),
                 tls,
                 lifespan="off",
-                ws="none",
+                ws_max_size=WEB_SOCKET_BYTES_MAX,
+                ws_per_message_deflate=False,
                 log_config=None,
                 access_log=False,
                 server_header=False,

@@ -5,6 +5,7 @@ past values.
 from typing import Any, NamedTuple
 
 from enmasse.api.access.message_rights import ReviewRequest
+from enmasse.api.console.web_socket import TokenRequest
 from enmasse.api.http.bodies import YAML
 from enmasse.api.messages.dead_letters import DeadLettersRequest
 from enmasse.api.messages.operations import OperationRequest
@@ -19,6 +20,8 @@ Document = dict[str, Any]
 BASE = f"/apis/{API_VERSION}"
 INSIDE = f"{BASE}/namespaces/{{namespace}}"
 _TEXT: Document = {"type": "string"}
+# A query has texts only, so `boolean` would exclude 1 and 0, which are accepted as in Kubernetes.
+_FLAG: Document = {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]|[01])$"}
 _COUNT: Document = {"type": "integer", "minimum": 0}
 _OBJECT: Document = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _LIST: Document = {
@@ -48,7 +51,7 @@ SORTING: tuple[tuple[str, Document], ...] = (
     ("sortBy", _TEXT),
     ("contains", _TEXT),
     ("offset", _COUNT),
-    ("statistics", {"type": "boolean"}),
+    ("statistics", _FLAG),
 )
 """Parameters of lists, besides those of Kubernetes."""
 
@@ -92,6 +95,13 @@ def described() -> list[Described]:
             "Whether a messaging user may do something",
             _OBJECT,
             ReviewRequest,
+        ),
+        Described(
+            f"{INSIDE}/addressspaces/{{name}}/connectiontokens",
+            "post",
+            "A token for one messaging connection of a page",
+            _OBJECT,
+            TokenRequest,
         ),
     ]
 
