@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import react from '@vitejs/plugin-react';
+import type { Plugin } from 'vite';
 import { defineConfig } from 'vitest/config';
 
 /** The platform that `npm run dev` forwards to; `ENMASSE_URL=http://127.0.0.1:8080 npm run dev`. */
@@ -8,9 +9,33 @@ const platform = process.env.ENMASSE_URL ?? 'http://127.0.0.1:8080';
 /** Paths of the platform below /console/ that are not part of the page. */
 const sessionPaths = '^/console/(session|login-methods|codes|oidc|ws)';
 
+const BASE_STYLES = '@patternfly/react-core/dist/styles/base.css';
+
+/** Rules of PatternFly's base styles that the console does not use: its fonts, its icon font, and themes that cannot
+ * be chosen. They are half of the first page's styles. Each pattern must match, so a new release cannot go unnoticed. */
+const UNUSED_RULES = [
+  /@font-face \{[^}]*\}/g,
+  /^\.pf-v6-pficon[^{}]*\{[^}]*\}/gm,
+  /^:root:where\([^)]*theme-(?:felt|glass|high-contrast)[^)]*\) \{[^}]*\}/gm,
+];
+
+function withoutUnusedStyles(): Plugin {
+  return {
+    name: 'without-unused-styles',
+    enforce: 'pre',
+    transform(code, id) {
+      if (!id.split('?')[0]?.endsWith(BASE_STYLES)) return null;
+      return UNUSED_RULES.reduce((rest, pattern) => {
+        if (rest.search(pattern) < 0) throw new Error(`${BASE_STYLES} has nothing like ${String(pattern)}`);
+        return rest.replace(pattern, '');
+      }, code);
+    },
+  };
+}
+
 export default defineConfig({
   base: '/console/',
-  plugins: [react()],
+  plugins: [react(), withoutUnusedStyles()],
   resolve: { alias: { '@': fileURLToPath(new URL('./src', import.meta.url)) } },
   build: {
     outDir: fileURLToPath(new URL('../python/enmasse/console_assets', import.meta.url)),
