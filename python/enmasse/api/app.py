@@ -28,6 +28,7 @@ from enmasse.api.discovery import (
 )
 from enmasse.api.errors import error_response, handle_error
 from enmasse.api.history.pages import HistoryPages
+from enmasse.api.history.prometheus import Prometheus
 from enmasse.api.http.compression import Compression
 from enmasse.api.kinds import SERVED, of_group_version
 from enmasse.api.live.overview import OverviewPages
@@ -88,7 +89,7 @@ def create_app(
             # Most frequent first: the router tries routes in order.
             *_kinds(platform),
             *_operations(platform),
-            *_live(platform),
+            *_live(platform, (console or ConsoleOptions()).prometheus),
             *_connections(platform),
             *_pages(platform, trail, logins),
             *_discovery(),
@@ -167,12 +168,12 @@ def _operations(platform: Platform) -> list[Route]:
     ]
 
 
-def _live(platform: Platform) -> list[Route]:
+def _live(platform: Platform, prometheus: Prometheus | None) -> list[Route]:
     """Return the routes of what the node reports, in a namespace and in all."""
     pages = {
         "samples": SamplePages(platform).samples,
         "overview": OverviewPages(platform).overview,
-        "query_range": HistoryPages(platform).query_range,
+        "query_range": HistoryPages(platform, prometheus).query_range,
     }
     return [
         Route(f"{base}/{name}", page)

@@ -284,6 +284,15 @@ class Settings(BaseModel):
     console_url: Annotated[str, AfterValidator(_web_url)] = ""
     """URL of the console for an identity provider, if a proxy serves it at another origin."""
 
+    prometheus: Annotated[str, AfterValidator(_web_url)] = ""
+    """URL of a Prometheus that scrapes this platform; the console reads past values from it."""
+
+    prometheus_token_file: Path | None = None
+    """File with the bearer token for that server, if it needs one."""
+
+    prometheus_ca_file: Path | None = None
+    """PEM file of the CA of that server; without it the CAs of the system."""
+
     oidc_issuer: Annotated[str, AfterValidator(_web_url)] = ""
     """Identity provider (OpenID Connect) whose users may use the console and the API."""
 

@@ -11,6 +11,7 @@ from enmasse.api.console.files import ConsoleFiles
 from enmasse.api.console.oidc import OidcPages
 from enmasse.api.console.sessions import SessionPages
 from enmasse.api.console.web_socket import MessagingPages
+from enmasse.api.history.prometheus import Prometheus
 from enmasse.api.platform import Platform
 from enmasse.auth.authorization_code import AuthorizationCode, Provider
 from enmasse.auth.bearers import Claims, TokenBearers
@@ -47,6 +48,9 @@ class ConsoleOptions:
     federation: Federation | None = None
     public_url: str = ""
     """Origin of the console for the identity provider; empty: that of each request."""
+
+    prometheus: Prometheus | None = None
+    """Where past values come from; None: the platform's own history."""
 
     fetch: Fetch = fetch
     files: ConsoleFiles = field(default_factory=ConsoleFiles)

@@ -22,6 +22,7 @@ from enmasse.api.history.evaluation import (
     ring_for,
 )
 from enmasse.api.history.history import History
+from enmasse.api.history.prometheus import Period, Prometheus
 from enmasse.api.history.query import Query, parse, refused, seconds
 from enmasse.api.history.recorder import COLUMNS
 from enmasse.api.history.rings import COARSE, FINE, Ring, Row
@@ -75,14 +76,16 @@ METRICS: Mapping[str, Metric] = {
 class HistoryPages:
     """The path `query_range`."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, prometheus: Prometheus | None = None) -> None:
+        """With a `prometheus`, values come from there."""
         self._platform = platform
+        self._prometheus = prometheus
         self._answers: OrderedDict[tuple[object, ...], list[dict[str, Any]]] = OrderedDict()
 
     async def query_range(self, request: Request) -> Response:
         """Answer a query over a period, of a namespace or of all."""
         history = self._platform.history()
-        if history is None:
+        if history is None and self._prometheus is None:
             raise Unavailable(
                 Code.STANDING_BY,
                 "another process of the same database serves messaging and has the history; send"
@@ -91,21 +94,22 @@ class HistoryPages:
         namespace = request.path_params.get("namespace")
         text = request.query_params.get("query", "")
         query, steps = parse(text), _steps(request.query_params)
+        _metric(query)
+        if self._prometheus is not None:
+            found = await self._prometheus.query_range(query, namespace, Period(*steps))
+            return _answered(found)
+        assert history is not None
         key = (namespace, text, steps, history.runs[-1:] and history.runs[-1].end_s)
         if key not in self._answers:
             self._answers[key] = await self._answer(history, namespace, query, steps)
             while len(self._answers) > ANSWERS_MAX:
                 self._answers.popitem(last=False)
-        data = {"resultType": "matrix", "result": self._answers[key]}
-        return JSONResponse({"status": "success", "data": data})
+        return _answered(self._answers[key])
 
     async def _answer(
         self, history: History, namespace: str | None, query: Query, steps: Steps
     ) -> list[dict[str, Any]]:
-        metric = METRICS.get(query.selector.metric)
-        if metric is None:
-            known = ", ".join(METRICS)
-            raise refused(f"metric {query.selector.metric!r} is not recorded; metrics: {known}")
+        metric = _metric(query)
         selected = [
             (one, labels)
             for one in history.series
@@ -127,6 +131,22 @@ class HistoryPages:
         return await asyncio.to_thread(
             work.result, [labels for _, labels in selected], rows, coarse
         )
+
+
+def _metric(query: Query) -> Metric:
+    """Return the metric of a query.
+
+    Raises: Invalid if it is not recorded.
+    """
+    metric = METRICS.get(query.selector.metric)
+    if metric is None:
+        known = ", ".join(METRICS)
+        raise refused(f"metric {query.selector.metric!r} is not recorded; metrics: {known}")
+    return metric
+
+
+def _answered(result: list[dict[str, Any]]) -> Response:
+    return JSONResponse({"status": "success", "data": {"resultType": "matrix", "result": result}})
 
 
 class _Work(NamedTuple):

@@ -31,15 +31,25 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Matcher:
+    """A condition on one label."""
+
+    label: str
+    operator: str
+    text: str
+    matches: Callable[[Labels], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class Selector:
     """A metric with matchers."""
 
     metric: str
-    matchers: tuple[Callable[[Labels], bool], ...]
+    matchers: tuple[Matcher, ...]
 
     def selects(self, labels: Labels) -> bool:
         """Whether labels match."""
-        return all(matches(labels) for matches in self.matchers)
+        return all(one.matches(labels) for one in self.matchers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +173,7 @@ class _Parser:
             self._mark("}")
         return Selector(metric, tuple(matchers))
 
-    def _matcher(self) -> Callable[[Labels], bool]:
+    def _matcher(self) -> Matcher:
         label, operator, quoted = (self._take(kind) for kind in ("name", "operator", "text"))
         if label not in LABELS or operator is None or quoted is None:
             raise refused(
@@ -171,11 +181,21 @@ class _Parser:
             )
         text = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), quoted[1:-1])
         if operator in ("=", "!="):
-            return lambda labels: (labels.get(label, "") == text) is (operator == "=")
+            return Matcher(
+                label,
+                operator,
+                text,
+                lambda labels: (labels.get(label, "") == text) is (operator == "="),
+            )
         if len(text) > MATCHER_LENGTH_MAX:
             raise refused(f"a pattern must have at most {MATCHER_LENGTH_MAX} characters")
         matches = linear_pattern(text)
-        return lambda labels: matches(labels.get(label, "")) is (operator == "=~")
+        return Matcher(
+            label,
+            operator,
+            text,
+            lambda labels: matches(labels.get(label, "")) is (operator == "=~"),
+        )
 
     def _take(self, kind: str) -> str | None:
         found = _TOKEN.match(self._text, self._at)

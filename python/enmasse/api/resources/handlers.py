@@ -19,7 +19,7 @@ from enmasse.api.monitoring.statistics import shown_of
 from enmasse.api.platform import Platform
 from enmasse.api.resources import representations
 from enmasse.api.resources.paging import ListScope, Page, Snapshots
-from enmasse.api.resources.queries import ListQuery, WriteQuery
+from enmasse.api.resources.queries import ListQuery, WriteQuery, flag
 from enmasse.api.resources.watch import Watched, check_version, watch_lines
 from enmasse.api.resources.writes import Write
 from enmasse.api.trail.audit import WHO
@@ -75,6 +75,8 @@ class ResourceHandlers:
         self, kind: Kind, request: Request, namespace: str | None, query: ListQuery, form: Form
     ) -> Response:
         """Return a page of a list in the order of a value."""
+        # Live columns imply it, but a malformed value is refused here too.
+        flag(request.query_params, "statistics")
         asked = _scope_of(request, kind, namespace, query)
         if query.continue_:
             page = self._snapshots.next(asked, query.continue_, query.limit)
@@ -202,7 +204,7 @@ class ResourceHandlers:
         """Return statistics by uid for a table, a description, or if requested: they take up to
         half a second.
         """
-        requested = request.query_params.get("statistics") in ("true", "1")
+        requested = flag(request.query_params, "statistics")
         wanted = requested or described or form.kind == "Table"
         if not wanted or not kind.model.live_columns:
             return {}

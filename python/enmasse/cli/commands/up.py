@@ -202,6 +202,14 @@ ConsoleUrl = Annotated[
     str | None,
     _identity("URL", "URL of the console for the identity provider, if a proxy serves it."),
 ]
+PrometheusUrl = Annotated[
+    str | None,
+    _identity("URL", "Prometheus that the console reads past values from.", "the own history"),
+]
+PrometheusToken = Annotated[
+    Path | None, _identity("FILE", "File with the bearer token for Prometheus, if it needs one.")
+]
+PrometheusCa = Annotated[Path | None, _identity("FILE", "CA of Prometheus, as PEM.")]
 OidcIssuer = Annotated[
     str | None,
     _identity("URL", "Identity provider (OpenID Connect) for people and callers of the API."),
@@ -277,6 +285,9 @@ def up(
     console_idle_s: ConsoleIdle = None,
     console_session_s: ConsoleSession = None,
     console_url: ConsoleUrl = None,
+    prometheus: PrometheusUrl = None,
+    prometheus_token_file: PrometheusToken = None,
+    prometheus_ca_file: PrometheusCa = None,
     oidc_issuer: OidcIssuer = None,
     oidc_client_id: OidcClient = None,
     oidc_client_secret_file: OidcClientSecret = None,

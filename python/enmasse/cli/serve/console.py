@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from enmasse.api.console.routes import ConsoleOptions, Federation
+from enmasse.api.history.prometheus import Prometheus
 from enmasse.auth.authorization_code import Provider
 from enmasse.auth.bearers import Claims
 from enmasse.auth.sessions import Lifetimes
@@ -27,8 +28,18 @@ def console_options(settings: Settings) -> ConsoleOptions:
         claims = Claims(settings.oidc_user_claim, settings.oidc_roles_claim)
         audience = settings.oidc_audience or settings.oidc_client_id
         federation = Federation(provider, audience, claims)
+    prometheus = None
+    if settings.prometheus:
+        prometheus = Prometheus(
+            settings.prometheus,
+            token=_text("prometheus-token-file", settings.prometheus_token_file),
+            ca=_text("prometheus-ca-file", settings.prometheus_ca_file),
+        )
     return ConsoleOptions(
-        lifetimes=lifetimes, federation=federation, public_url=settings.console_url
+        lifetimes=lifetimes,
+        federation=federation,
+        public_url=settings.console_url,
+        prometheus=prometheus,
     )
 
 
