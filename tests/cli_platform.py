@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,21 @@ class Obeying:
         self.server = Server(web, self.listener)
         self.token = folder / "token"
         self.token.write_text(TOKEN)
+
+    @classmethod
+    @contextmanager
+    def running(cls, folder: Path, resources: Sequence[Resource]) -> Iterator["Obeying"]:
+        """Run a platform in a thread of its own."""
+        platform = cls(folder, resources)
+        thread = threading.Thread(target=asyncio.run, args=(platform.serve(),))
+        thread.start()
+        assert platform.declared.wait(10)
+        try:
+            yield platform
+        finally:
+            platform.server.stop()
+            thread.join()
+            platform.listener.close()
 
     def enmasse(
         self,

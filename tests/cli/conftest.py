@@ -1,7 +1,5 @@
 """What the tests of the commands may ask for."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,14 +13,8 @@ from doubles import deadletter, queue, space
 def shop(tmp_path: Path) -> Iterator[Obeying]:
     """A platform with a queue `orders` and its dead letter `dead`, in a thread of its own."""
     resources = [space(), deadletter(), queue(deadletter="dead")]
-    platform = Obeying(tmp_path, resources)
-    thread = threading.Thread(target=asyncio.run, args=(platform.serve(),))
-    thread.start()
-    assert platform.declared.wait(10)
-    yield platform
-    platform.server.stop()
-    thread.join()
-    platform.listener.close()
+    with Obeying.running(tmp_path, resources) as platform:
+        yield platform
 
 
 @pytest.fixture(autouse=True)

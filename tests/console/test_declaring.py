@@ -60,9 +60,9 @@ def test_space_is_created_by_the_wizard(console: Console) -> None:
 
 @pytest.fixture(scope="module")
 def wizard_space(platform: Any) -> str:
-    put_space(platform, "wizard", "wizard")
-    put_address(platform, "wizard", "prices", "--type", "topic")
-    put_address(platform, "wizard", "dead", "--type", "deadletter")
+    put_space(platform, "wizard")
+    put_address(platform, "wizard", "prices", "topic")
+    put_address(platform, "wizard", "dead", "deadletter")
     return "wizard"
 
 
@@ -113,16 +113,16 @@ def test_wizard_shows_the_fields_of_each_type(
 
 
 def test_used_up_quota_is_said_before_the_end(console: Console) -> None:
-    put_space(console.platform, "tiny", "tiny", "--plan", "standard-free")
+    put_space(console.platform, "tiny", plan="standard-free")
     for number in range(10):
-        put_address(console.platform, "tiny", f"a{number}", "--type", "queue")
+        put_address(console.platform, "tiny", f"a{number}", "queue")
     page = console.open(space_path("tiny", "addresses/new"))
     textbox(page, "Address").fill("one-more")
     expect(page.get_by_role("heading", name=re.compile("The quota is used up"))).to_be_visible()
 
 
 def test_hostile_names_are_text_everywhere(console: Console) -> None:
-    put_space(console.platform, "hostile", "hostile")
+    put_space(console.platform, "hostile")
     for name in HOSTILE_NAMES:
         page = console.open(space_path("hostile", "addresses/new"))
         textbox(page, "Address").fill(name)
@@ -141,7 +141,7 @@ def test_hostile_names_are_text_everywhere(console: Console) -> None:
 
 
 def test_list_is_sorted_filtered_and_changed_in_bulk(console: Console) -> None:
-    put_space(console.platform, "bulk", "bulk")
+    put_space(console.platform, "bulk")
     documents = "\n---\n".join(
         f"{{apiVersion: enmasse.io/v1beta1, kind: Address,"
         f" metadata: {{name: bulk.q{number:03}, namespace: bulk}},"
@@ -181,7 +181,7 @@ def test_list_is_sorted_filtered_and_changed_in_bulk(console: Console) -> None:
 
 
 def test_user_is_created_and_its_rights_tested(console: Console) -> None:
-    put_space(console.platform, "people", "people")
+    put_space(console.platform, "people")
     page = console.open(space_path("people", "users/new"))
     page.get_by_label("User name").fill("alice")
     page.get_by_label("Password", exact=True).fill("correct-horse-battery")
@@ -192,20 +192,23 @@ def test_user_is_created_and_its_rights_tested(console: Console) -> None:
     expect(page.get_by_text("Success alert")).to_be_visible()
     page.get_by_label("on the address").fill("payments")
     expect(page.get_by_text("Danger alert")).to_be_visible()
-    put_address(console.platform, "people", "orders/new", "--type", "queue")
+    put_address(console.platform, "people", "orders/new", "queue")
     login = {"user": "alice@people.people", "password": "correct-horse-battery"}
     with closing(connect(console.platform, "people", allowed_mechs="PLAIN", **login)) as connection:
         connection.create_sender("orders/new").send(Message(body="x"))
 
 
 def test_change_of_a_plan_shows_what_it_reaches(console: Console) -> None:
+    put_space(console.platform, "reached")
+    put_address(console.platform, "reached", "one", "queue", plan="standard-small-queue")
     page = console.open("/operator/plans/addressplans/enmasse-infra/standard-small-queue")
-    expect(page.get_by_text("use it.")).to_be_visible()
     editor = page.get_by_label("Document (YAML)")
     editor.fill(editor.input_value().replace("broker: 0.01", "broker: 5 x"))
     expect(page.get_by_role("heading", name=re.compile("would refuse this"))).to_be_visible()
-    editor.fill(editor.input_value().replace("broker: 5 x", "broker: 0.02"))
-    expect(page.get_by_text("spec.resources.broker", exact=True)).to_be_visible()
+    changed = editor.input_value().replace("broker: 5 x", "broker: 0.01")
+    editor.fill(f"{changed.rstrip()}\n  messageTtl: {{maximum: 5000}}\n")
+    expect(page.get_by_text("reached/one", exact=True)).to_be_visible()
+    expect(page.get_by_text("ttl.maximumMs", exact=False).first).to_be_visible()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", level=1, name="Plans")).to_be_visible()
     page = console.open("/operator/audit?q=standard-small-queue")
@@ -215,7 +218,7 @@ def test_change_of_a_plan_shows_what_it_reaches(console: Console) -> None:
 
 
 def test_address_is_created_by_keyboard_only(console: Console) -> None:
-    put_space(console.platform, "keys", "keys")
+    put_space(console.platform, "keys")
     page = console.open(space_path("keys", "addresses"))
     page.get_by_role("link", name="Create address").first.focus()
     page.keyboard.press("Enter")

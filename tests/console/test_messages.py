@@ -24,10 +24,10 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(scope="module")
 def space(platform: Platform) -> str:
-    put_space(platform, "mail", "mail")
-    put_address(platform, "mail", "dead", "--type", "deadletter")
-    for name in ("orders", "other", "broken"):
-        put_address(platform, "mail", name, "--type", "queue", "--deadletter", "dead")
+    put_space(platform, "mail")
+    put_address(platform, "mail", "dead", "deadletter")
+    for name in ("posted", "orders", "other", "broken"):
+        put_address(platform, "mail", name, "queue", deadletter="dead")
     return "mail"
 
 
@@ -123,7 +123,7 @@ def test_connection_is_seen_and_closed(
 
 
 def test_stream_is_read_from_an_offset(console: Console, space: str) -> None:
-    put_address(console.platform, space, "log", "--type", "topic", "--retention-age", "1d")
+    put_address(console.platform, space, "log", "topic", retention={"age": "1d"})
     send(console.platform, space, "log", *(f"event {number}" for number in range(5)))
     page = console.open(address_path(space, "mail.log", "messages"))
     expect(page.get_by_role("row")).to_have_count(6)
@@ -131,3 +131,10 @@ def test_stream_is_read_from_an_offset(console: Console, space: str) -> None:
     page.get_by_label("Offset").fill("3")
     expect(page.get_by_role("row")).to_have_count(3)
     expect(page.get_by_role("row").nth(1)).to_contain_text("event 3")
+
+
+def test_command_sends_over_the_api(platform: Platform, space: str) -> None:
+    where = ("--space", space, "--namespace", space)
+    said = platform.enmasse("post", "posted", "--body", "hello", "-p", "team=north", *where)
+    assert "1 accepted" in said
+    assert '"north"' in platform.enmasse("peek", "posted", *where, "-o", "json")

@@ -60,9 +60,9 @@ QUICK = ("overview", "addresses", "address-new", "address", "messages", "plan")
 
 @pytest.fixture(scope="module", autouse=True)
 def declared(platform: Platform) -> None:
-    put_space(platform, SPACE, SPACE)
-    put_address(platform, SPACE, "dead", "--type", "deadletter")
-    put_address(platform, SPACE, "orders", "--type", "queue", "--deadletter", "dead")
+    put_space(platform, SPACE)
+    put_address(platform, SPACE, "dead", "deadletter")
+    put_address(platform, SPACE, "orders", "queue", deadletter="dead")
     send(platform, SPACE, "orders", *('{"order": 1}' for _ in range(30)))
 
 

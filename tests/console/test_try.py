@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from console.conftest import Console, console_in, put_address, put_space, space_path
+from console.conftest import Console, console_in, put_address, put_space, put_user, space_path
 from platform_process import Platform
 
 SPACE = "trial"
@@ -14,11 +14,14 @@ SPACE = "trial"
 
 @pytest.fixture(scope="module", autouse=True)
 def declared(platform: Platform) -> None:
-    put_space(platform, SPACE, SPACE)
-    put_address(platform, SPACE, "orders", "--type", "queue")
-    platform.enmasse(
-        *("create", "user", "alice", "--space", SPACE, "--namespace", SPACE),
-        *("--password", "secret", "--send", "orders", "--receive", "orders"),
+    put_space(platform, SPACE)
+    put_address(platform, SPACE, "orders", "queue")
+    put_user(
+        platform,
+        SPACE,
+        "alice",
+        "secret",
+        {"operations": ["send", "recv"], "addresses": ["orders"]},
     )
 
 

@@ -37,7 +37,7 @@ import { ActionError, Failure, Loading } from '@/ui/States';
 import { TextField } from '@/ui/fields';
 import { plural } from '@/ui/format';
 import { yamlOf } from '@/ui/preview';
-import { useAffected } from './affected';
+import { useChangeReview, type Affected, type Change } from './affected';
 import { differences } from './differences';
 
 /** The document of a plan, an infra config or a service: checked as it is typed, with what it would change. */
@@ -108,52 +108,80 @@ function parsed(text: string): Parsed {
   }
 }
 
-function AffectedCard({
-  kind,
-  name,
-  isNew,
-  before,
-  after,
-}: {
-  kind: Kind;
-  name: string;
-  isNew: boolean;
-  before: unknown;
-  after: unknown;
-}) {
-  const affected = useAffected(kind, name, !isNew);
-  const changes = isNew ? [] : differences(before, after);
+const SHOWN_MAX = 10;
+
+function written(value: unknown): string {
+  if (value === null || value === undefined) return 'none';
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+function ChangeLine({ field, before, after }: Change) {
+  return (
+    <ListItem className="em-break">
+      <code>{field}</code>: {written(before)} <span aria-label="becomes">→</span>{' '}
+      <strong>{written(after)}</strong>
+    </ListItem>
+  );
+}
+
+function AffectedList({ title, many, affected }: { title: string; many: string; affected: Affected }) {
+  if (affected.total === 0) return null;
+  return (
+    <>
+      <Content component="h4">{plural(affected.total, title, many)}</Content>
+      <List isPlain isBordered>
+        {affected.items.slice(0, SHOWN_MAX).map((one) => (
+          <ListItem key={`${one.namespace}/${one.resource}`}>
+            <bdi className="em-break">
+              {one.namespace}/{one.name}
+            </bdi>
+            <List>
+              {one.changes.map((change) => (
+                <ChangeLine key={change.field} {...change} />
+              ))}
+            </List>
+          </ListItem>
+        ))}
+        {affected.total > SHOWN_MAX ? <ListItem>and {affected.total - SHOWN_MAX} more</ListItem> : null}
+      </List>
+    </>
+  );
+}
+
+/** What a document changes in the resource, and what that changes for tenants. */
+function ImpactCard({ document, before }: { document: Resource | null; before: Resource | null }) {
+  const review = useChangeReview(document);
+  const changes = before && document ? differences(before, document) : [];
+  const found = review.data;
   return (
     <Card isCompact isFullHeight>
-      <CardTitle>What this reaches</CardTitle>
+      <CardTitle>What this changes</CardTitle>
       <CardBody>
-        {isNew ? <Content component="p">Nothing uses it yet.</Content> : null}
-        {affected.data?.map((one) => (
-          <div key={one.kind}>
-            <Content component="p">
-              <strong>{plural(one.total, one.kind.replace(/(e)?s$/, '$1'), one.kind)}</strong> use it.
-            </Content>
-            <List isPlain>
-              {one.names.map((each) => (
-                <ListItem key={each}>
-                  <bdi>{each}</bdi>
-                </ListItem>
-              ))}
-              {one.total > one.names.length ? (
-                <ListItem>and {one.total - one.names.length} more</ListItem>
-              ) : null}
-            </List>
+        {document === null ? (
+          <Content component="p">Change the document to see which addresses are affected, and how.</Content>
+        ) : null}
+        {review.isFetching ? <Content component="p">The platform computes the effects …</Content> : null}
+        {review.error ? <ActionError error={review.error} title="The effects are not known" /> : null}
+        {found ? (
+          <div aria-live="polite">
+            {found.addressSpaces.total + found.addresses.total === 0 ? (
+              <Content component="p">No address space and no address is affected.</Content>
+            ) : null}
+            <AffectedList title="address space" many="address spaces" affected={found.addressSpaces} />
+            <AffectedList title="address" many="addresses" affected={found.addresses} />
           </div>
-        ))}
+        ) : null}
         {changes.length > 0 ? (
           <>
-            <Content component="h4">Changes</Content>
+            <Content component="h4">In the document</Content>
             <List isPlain>
               {changes.map((change) => (
-                <ListItem key={change.path} className="em-break">
-                  <code>{change.path}</code>: {change.before} <span aria-label="becomes">→</span>{' '}
-                  <strong>{change.after}</strong>
-                </ListItem>
+                <ChangeLine
+                  key={change.path}
+                  field={change.path}
+                  before={change.before}
+                  after={change.after}
+                />
               ))}
             </List>
           </>
@@ -167,13 +195,11 @@ function Editor({
   kind,
   initial,
   isNew,
-  name,
   backTo,
 }: {
   kind: Kind;
   initial: string;
   isNew: boolean;
-  name: string;
   backTo: string;
 }) {
   const [text, setText] = useState(initial);
@@ -227,12 +253,9 @@ function Editor({
         </Form>
       </GridItem>
       <GridItem lg={4}>
-        <AffectedCard
-          kind={kind}
-          name={name}
-          isNew={isNew}
-          before={parsed(initial).document}
-          after={document}
+        <ImpactCard
+          document={isChanged && check.isAccepted ? document : null}
+          before={isNew ? null : parsed(initial).document}
         />
       </GridItem>
     </Grid>
@@ -260,14 +283,13 @@ export function EditPage() {
         {found.error && !found.data ? (
           <Failure error={found.error} retry={() => void found.refetch()} />
         ) : isNew ? (
-          <Editor kind={kind} initial={template(kind, namespace)} isNew name="" backTo={backTo} />
+          <Editor kind={kind} initial={template(kind, namespace)} isNew backTo={backTo} />
         ) : found.data ? (
           <Editor
             key={found.data.metadata.resourceVersion}
             kind={kind}
             initial={declaredPart(found.data)}
             isNew={false}
-            name={name}
             backTo={backTo}
           />
         ) : (

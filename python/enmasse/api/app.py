@@ -15,6 +15,7 @@ from enmasse.api.access.guard import Guard
 from enmasse.api.access.message_rights import MessageRights
 from enmasse.api.access.reviews import AccessReviews, while_allowed
 from enmasse.api.backups import BackupPages
+from enmasse.api.change_reviews import ChangeReviews
 from enmasse.api.connections import ConnectionPages
 from enmasse.api.console.headers import ConsoleHeaders
 from enmasse.api.console.routes import Console, ConsoleOptions
@@ -129,6 +130,7 @@ def _pages(
         Route(audit.PATH, pages.audit),
         Route(f"{BASE}/backup", BackupPages(platform).backup),
         Route(f"{BASE}/connections/{{id}}/trace", pages.trace, methods=["POST", "DELETE"]),
+        Route(f"{BASE}/changereviews", ChangeReviews(platform).review, methods=["POST"]),
     ]
 
 

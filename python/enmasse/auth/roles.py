@@ -97,6 +97,7 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
         Rule(READ + WRITE, ADMIN_GROUP, _ADMINISTERED),
         Rule(READ, ADMIN_GROUP, _status(_ADMINISTERED)),
         Rule(READ, GROUP, ("audit", "connections", "logs")),
+        Rule(("create",), GROUP, ("changereviews",)),
         Rule(("create", "patch", "update", *READ), "", ("namespaces",)),
         *_SEEN,
     ),

@@ -35,12 +35,16 @@ COMMANDS: dict[str, Place] = {
         RUN, "up", "console", "create", "get", "delete", "user", "token", "plan", "apply", "edit"
     ),
     **_panel(RUN, "describe", "wait", "top", "doctor", "logs", "audit"),
+    "connection": Place("connection", RUN),
     "trace": Place("connections", RUN),
     **_panel(RUN, "context", "settings", "crds"),
     **_panel(PIPELINE, "pipeline"),
     "backup": Place("backup", STORED),
     "restore": Place("backup", STORED),
-    **{name: Place("operate", STORED) for name in ("peek", "purge", "move", "copy", "redrive")},
+    **{
+        name: Place("operate", STORED)
+        for name in ("peek", "purge", "move", "copy", "redrive", "post")
+    },
     **_panel(MESSAGES, "send", "receive", "request", "respond", "pub", "sub", "bench"),
 }
 """All commands, in the order of the help."""

@@ -36,6 +36,17 @@ _LIST: Document = {
 }
 
 
+class ReviewedDocument(Model):
+    """The document of an address plan, address space plan, infra config or authentication
+    service, as it would be written.
+    """
+
+    api_version: str
+    kind: str
+    metadata: dict[str, Any]
+    spec: dict[str, Any]
+
+
 class Described(NamedTuple):
     """One request."""
 
@@ -95,6 +106,9 @@ def described() -> list[Described]:
             "Whether a messaging user may do something",
             _OBJECT,
             ReviewRequest,
+        ),
+        Described(
+            f"{BASE}/changereviews", "post", "What a change would change", _OBJECT, ReviewedDocument
         ),
         Described(
             f"{INSIDE}/addressspaces/{{name}}/connectiontokens",

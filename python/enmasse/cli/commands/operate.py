@@ -7,7 +7,15 @@ import typer
 
 from enmasse.cli.options import completion
 from enmasse.cli.options.invocation import SpacedReporting
-from enmasse.cli.options.shared import Address, Data, ServerUrl, TokenFile
+from enmasse.cli.options.shared import (
+    Address,
+    Data,
+    Priority,
+    Property,
+    ServerUrl,
+    Subject,
+    TokenFile,
+)
 
 Place = tuple[Data, ServerUrl, TokenFile]
 Selector = Annotated[
@@ -123,6 +131,38 @@ def redrive(
     """
     request = {"selector": selector, "dryRun": dry_run, "limit": limit}
     _operate("redrive", "put back from", address, request, call)
+
+
+def post(
+    address: Address,
+    body: Annotated[str, typer.Option(metavar="TEXT", help="Body as text.")] = "",
+    count: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="How many messages.")] = 1,
+    properties: Property = None,
+    subject: Subject = None,
+    priority: Priority = None,
+    *,
+    call: SpacedReporting,
+) -> None:
+    """Send a message over the HTTP API: with the rights of the API token instead of those of a
+    messaging user, and without a messaging port. `enmasse send` is for everything else.
+
+    Example: enmasse post orders --body hello --properties team=north
+    """
+    from enmasse.cli.messaging.messages import assigned
+    from enmasse.cli.output.printing import show
+
+    message = {
+        "body": body,
+        "properties": {"subject": subject} if subject else None,
+        "applicationProperties": dict(assigned(one, "--properties") for one in properties or ()),
+        "priority": priority,
+    }
+    given = {name: value for name, value in message.items() if value is not None}
+    (answer,) = _answers("send", address, {"message": given, "count": count}, call)
+    reason = f": {answer['description']}" if answer.get("description") else ""
+    show(answer, call.output, lambda: f"{answer['messages']} {answer['outcome']}{reason}")
+    if answer["outcome"] != "accepted":
+        raise typer.Exit(1)
 
 
 def _operate(

@@ -7,11 +7,12 @@ import typer
 
 from enmasse.cli.options import completion
 from enmasse.cli.options.invocation import Group, Reporting
-from enmasse.cli.options.shared import AnyNamespace
+from enmasse.cli.options.shared import AnyNamespace, Files
 
 app = Group(no_args_is_help=True, help="Plans and quota usage.")
 
 RESOURCES = ("router", "broker", "aggregate")
+FIELDS = ("field", "before", "after")
 
 
 @app.command("list")
@@ -96,6 +97,46 @@ def usage(
         )
 
     show({"items": items}, call.output, text)
+
+
+@app.command()
+def impact(file: Files, *, call: Reporting) -> None:
+    """Show which address spaces and addresses a changed plan, infra config or authentication
+    service would affect, and how. Nothing is changed.
+
+    Example: enmasse plan impact -f small-queue.yaml
+    """
+    from enmasse.cli.output.printing import columns, show
+    from enmasse.cli.resources.files import load_files
+
+    resources = load_files(file, recursive=False, namespace="")
+    with call.api() as api:
+        reviews = [api.review_change(one.document()) for one in resources]
+
+    def text() -> str:
+        tables = []
+        for review in reviews:
+            counts = [
+                f"{review[part]['total']} {title}"
+                for part, title in (("addressSpaces", "address spaces"), ("addresses", "addresses"))
+            ]
+            name = f"{review['resource']['kind']} {review['resource']['name']}"
+            tables.append(f"{name} would change {' and '.join(counts)}")
+            rows = [
+                [one["namespace"], one["resource"], *(_plain(change[of]) for of in FIELDS)]
+                for part in ("addressSpaces", "addresses")
+                for one in review[part]["items"]
+                for change in one["changes"]
+            ]
+            if rows:
+                tables.append(columns(["NAMESPACE", "RESOURCE", "FIELD", "BEFORE", "AFTER"], rows))
+        return "\n\n".join(tables)
+
+    show({"items": reviews}, call.output, text)
+
+
+def _plain(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _use(use: Any) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx2
 
@@ -244,6 +245,52 @@ class Api:
     def connections(self) -> Document:
         """Return the open connections."""
         return self._ask("GET", f"{BASE}/connections")
+
+    def connections_in(
+        self, namespace: str, *, space: str | None, address: str | None
+    ) -> Iterator[Document]:
+        """Yield the connections of a namespace."""
+        path = f"{BASE}/namespaces/{namespace}/connections"
+        wanted = {"space": space, "address": address}
+        query = {name: text for name, text in wanted.items() if text is not None}
+        while True:
+            page = self._ask("GET", path, parameters=query)
+            yield from page["items"]
+            if "continue" not in page["metadata"]:
+                return
+            query["continue"] = page["metadata"]["continue"]
+
+    def connection_in(self, namespace: str, connection: str) -> Document:
+        """Return a connection of a namespace with its links."""
+        return self._ask("GET", _connection_path(namespace, connection))
+
+    def close_connection(self, namespace: str, connection: str) -> None:
+        """Close a connection of a namespace."""
+        self._ask("DELETE", _connection_path(namespace, connection))
+
+    def traced(
+        self, namespace: str, connection: str, *, frames: int, seconds: int
+    ) -> Iterator[Document]:
+        """Yield the next frames of a connection of a namespace."""
+        path = f"{_connection_path(namespace, connection)}/trace"
+        query = {"follow": "true", "frames": str(frames), "seconds": str(seconds)}
+        with (
+            self._translated(),
+            self._http.stream("GET", path, params=query, timeout=seconds + 10) as answer,
+        ):
+            if answer.status_code != 200:
+                answer.read()
+            _check(answer)
+            is_frame = False
+            for line in answer.iter_lines():
+                if line.startswith("event:"):
+                    is_frame = line == "event: frame"
+                elif line.startswith("data:") and is_frame:
+                    yield json.loads(line.removeprefix("data:"))
+
+    def review_change(self, document: Document) -> Document:
+        """Return what a document of an operator would change for tenants."""
+        return self._ask("POST", f"{BASE}/changereviews", document)
 
     def trace(self, connection: int, *, on: bool) -> None:
         """Start or stop the protocol trace of a connection."""
@@ -541,3 +588,7 @@ def _collection(plural: str, document: Document) -> str:
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = document["metadata"].get("namespace")
     return f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"
+
+
+def _connection_path(namespace: str, connection: str) -> str:
+    return f"{BASE}/namespaces/{namespace}/connections/{quote(connection, safe='')}"
