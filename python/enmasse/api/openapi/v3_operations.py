@@ -21,7 +21,7 @@ BASE = f"/apis/{API_VERSION}"
 INSIDE = f"{BASE}/namespaces/{{namespace}}"
 _TEXT: Document = {"type": "string"}
 # A query has texts only, so `boolean` would exclude 1 and 0, which are accepted as in Kubernetes.
-_FLAG: Document = {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]|[01])$"}
+_FLAG: Document = {"type": "string", "enum": ["true", "false", "1", "0"]}
 _COUNT: Document = {"type": "integer", "minimum": 0}
 _OBJECT: Document = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _LIST: Document = {
