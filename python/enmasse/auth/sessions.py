@@ -55,6 +55,15 @@ class Lifetimes:
     absolute_s: float = 12 * 3600.0
     """After the login."""
 
+    federated_s: float = 3600.0
+    """After a login at an identity provider, which is asked for the roles again only then."""
+
+    def of(self, identity: Identity) -> float:
+        """Return the duration of a session of an identity, from its login on."""
+        if identity.method == "oidc":
+            return min(self.absolute_s, self.federated_s)
+        return self.absolute_s
+
 
 class Opened(NamedTuple):
     """A new session or code, which is shown once."""
@@ -106,7 +115,7 @@ class Sessions:
     def identity_of(self, caller: Caller) -> Identity | None:
         """Return the identity of a bearer; None if its token is gone."""
         if caller.is_owner:
-            return Identity("owner", OWNER)
+            return Identity("owner", OWNER, self._callers.own_digest)
         if caller.is_federated:
             return Identity("oidc", caller.name, roles=caller.roles, expires=caller.expires)
         digest = self._digest_of_token(caller.name)
@@ -114,7 +123,7 @@ class Sessions:
 
     async def open(self, identity: Identity) -> Opened:
         """Begin a session."""
-        return await self._create(SESSION_TYPE, identity, self.lifetimes.absolute_s)
+        return await self._create(SESSION_TYPE, identity, self.lifetimes.of(identity))
 
     async def issue_code(self, identity: Identity) -> Opened:
         """Return a new code that logs the person in once."""
@@ -183,7 +192,7 @@ class Sessions:
         """Return the caller with its present rights; None if its token is gone or another one."""
         identity = record.identity
         if identity.method == "owner":
-            return OWNER_CALLER
+            return OWNER_CALLER if identity.proof == self._callers.own_digest else None
         if identity.method == "oidc":
             return Caller(identity.name, identity.roles, record.expires, is_federated=True)
         if self._digest_of_token(identity.name) != identity.proof:

@@ -281,6 +281,11 @@ class Settings(BaseModel):
     console_session_s: int = Field(default=43_200, ge=60, le=30 * 86_400)
     """Seconds after the login at which a session of the console ends."""
 
+    oidc_session_s: int = Field(default=3600, ge=60, le=30 * 86_400)
+    """Seconds after a login at the identity provider at which the session ends; changed roles apply
+    with the next login. At most `console_session_s`.
+    """
+
     console_url: Annotated[str, AfterValidator(_web_url)] = ""
     """URL of the console for an identity provider, if a proxy serves it at another origin."""
 

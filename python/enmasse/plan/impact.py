@@ -71,7 +71,8 @@ def impact_of(resources: Sequence[Resource], changed: Declared, *, exposed: bool
     before = _compiled(resources, exposed=exposed)
     after = _compiled([*others, changed], exposed=exposed)
     planned_before, planned_after = _by_home(before), _by_home(after)
-    spaces, addresses = [], []
+    spaces: list[Affected] = []
+    addresses: list[Affected] = []
     for key in sorted(one.key for one in resources):
         if key.kind not in ("AddressSpace", "Address"):
             continue
@@ -147,11 +148,12 @@ def _served(outcome: Outcome) -> str:
 
 
 def _differing_space(before: PlannedSpace | None, after: PlannedSpace | None) -> list[FieldChange]:
-    texts = [
-        {} if one is None else one.model_dump(by_alias=True, exclude={*_OWN}, exclude_none=True)
-        for one in (before, after)
-    ]
-    return list(differences(*texts))
+    def members(one: PlannedSpace | None) -> dict[str, Any]:
+        if one is None:
+            return {}
+        return one.model_dump(by_alias=True, exclude={*_OWN}, exclude_none=True)
+
+    return list(differences(members(before), members(after)))
 
 
 def differences(

@@ -222,3 +222,15 @@ def test_a_token_of_the_platform_is_not_taken_for_a_jwt() -> None:
     assert is_jwt(Issuer().token())
     for token in ("ci.abc", "a.b.c", "the-token", "eyJhIjoxfQ.b.c"):
         assert not is_jwt(token)
+
+
+async def test_a_session_ends_before_that_of_a_token(
+    provider: IdentityProvider, federated: Served
+) -> None:
+    provider.person = holding("tenant-edit:default")
+    async with browser(federated.app) as page:
+        await page.http.get(await start(page, provider))
+        federated.clock.advance(3590)
+        await page.http.get(SESSION)
+        federated.clock.advance(20)
+        assert (await page.http.get(SESSION)).status_code == 401

@@ -198,6 +198,12 @@ ConsoleIdle = Annotated[
 ConsoleSession = Annotated[
     int | None, _identity("SECONDS", "Maximum duration of a session of the console.", "43200")
 ]
+OidcSession = Annotated[
+    int | None,
+    _identity(
+        "SECONDS", "Maximum duration of a session by the identity provider, with its roles.", "3600"
+    ),
+]
 ConsoleUrl = Annotated[
     str | None,
     _identity("URL", "URL of the console for the identity provider, if a proxy serves it."),
@@ -284,6 +290,7 @@ def up(
     leader_grace_s: LeaderGrace = None,
     console_idle_s: ConsoleIdle = None,
     console_session_s: ConsoleSession = None,
+    oidc_session_s: OidcSession = None,
     console_url: ConsoleUrl = None,
     prometheus: PrometheusUrl = None,
     prometheus_token_file: PrometheusToken = None,

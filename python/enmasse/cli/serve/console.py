@@ -16,7 +16,9 @@ def console_options(settings: Settings) -> ConsoleOptions:
 
     Raises: Invalid if a file of the identity provider cannot be read.
     """
-    lifetimes = Lifetimes(settings.console_idle_s, settings.console_session_s)
+    lifetimes = Lifetimes(
+        settings.console_idle_s, settings.console_session_s, settings.oidc_session_s
+    )
     federation = None
     if settings.oidc_issuer:
         provider = Provider(
