@@ -59,7 +59,6 @@ async def serving(
     logins: RotatedFile,
     console: ConsoleOptions | None = None,
     store: MemoryStore | None = None,
-    token: str = TOKEN,
 ) -> AsyncIterator[Served]:
     """Run a platform."""
     clock = TestClock()
@@ -80,10 +79,10 @@ async def serving(
     console = console or ConsoleOptions()
     hosts = ["localhost", "mq.example.com"]
     app = create_app(
-        platform, token=token, hosts=hosts, trail=trail, logins=logins, console=console
+        platform, token=TOKEN, hosts=hosts, trail=trail, logins=logins, console=console
     )
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
-    headers = {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
     running = asyncio.ensure_future(manager.run())
     async with httpx2.AsyncClient(
         transport=transport, base_url="http://localhost", headers=headers

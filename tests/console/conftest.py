@@ -27,8 +27,10 @@ FLAGS = (
 )
 WAIT_MS = 20_000
 expect.set_options(timeout=WAIT_MS)
-EXPECTED = re.compile(r"/console/session$|dryRun=All")
-"""Requests that may be refused: the first question of the page, and the checks of a form."""
+EXPECTED = re.compile(r"/console/session$|dryRun=All|/report$")
+"""Requests that may be refused: the first question of the page, the checks of a form, and the
+report of a pipeline that does not run.
+"""
 
 HOSTILE_NAMES = (
     'it\'s "quoted"',

@@ -8,6 +8,7 @@ import { Code } from '@/ui/Code';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { DetailCard, DetailPage } from '@/ui/DetailPage';
 import { Name } from '@/ui/Name';
+import { PipelineState } from './PipelineState';
 import { yamlOf } from '@/ui/preview';
 
 type Source = Pipeline['spec']['sources'][number];
@@ -48,6 +49,7 @@ export function PipelinePage() {
       {(pipeline) => (
         <>
           <Conditions of={pipeline.status?.conditions} />
+          <PipelineState namespace={namespace} name={name} />
           <DetailCard title="Sources">
             <DataTable
               label="Sources"
@@ -64,15 +66,6 @@ export function PipelinePage() {
               rows={pipeline.spec.detectors ?? []}
               keyOf={(detector) => detector.name}
               empty={<Content component="small">None: the pipeline only writes tables.</Content>}
-            />
-          </DetailCard>
-          <DetailCard title="Run it, and look at it">
-            <Content component="p">
-              A pipeline runs where Spark is. Its lag, devices, incidents and alerts are in its own metrics
-              and tables:
-            </Content>
-            <Code
-              text={`enmasse get pipeline ${name} --namespace ${namespace} -o yaml > pipeline.yaml\nenmasse pipeline run pipeline.yaml\nenmasse pipeline --help`}
             />
           </DetailCard>
           <DetailCard title="Document">

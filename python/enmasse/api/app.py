@@ -38,6 +38,7 @@ from enmasse.api.messages.operations import OperationHandlers
 from enmasse.api.messages.send import SendHandler
 from enmasse.api.openapi import v2
 from enmasse.api.openapi.v3 import OpenApiPages
+from enmasse.api.pipeline_reports import PipelineReports
 from enmasse.api.platform import Platform
 from enmasse.api.resources.handlers import ResourceHandlers
 from enmasse.api.resources.queries import flag, number
@@ -193,6 +194,11 @@ def _connections(platform: Platform) -> list[Route]:
         Route(f"{inside}/connections/{{id}}", pages.one, methods=["GET", "DELETE"]),
         Route(f"{inside}/connections/{{id}}/trace", pages.trace),
         Route(f"{inside}/addresses/{{name}}/links", pages.links),
+        Route(
+            f"{inside}/pipelines/{{name}}/report",
+            PipelineReports(platform).report,
+            methods=["GET", "PUT"],
+        ),
         Route(f"{inside}/addressspaces/{{name}}/accessreviews", review, methods=["POST"]),
     ]
 

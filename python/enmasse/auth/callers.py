@@ -87,11 +87,6 @@ class Callers:
         ended = caller.expires is not None and caller.expires <= self._clock.now()
         return None if ended else caller
 
-    @property
-    def own_digest(self) -> str:
-        """The digest of the owner's token, as Secrets have it of others."""
-        return hashlib.sha256(self._own_token.encode()).hexdigest()
-
     def named(self, name: str) -> Caller:
         """Return the caller with a name: the owner, the bearer of the token with that name, or a
         caller without rights.

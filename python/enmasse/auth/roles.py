@@ -73,7 +73,14 @@ def _status(resources: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{one}/status" for one in resources)
 
 
-_OBSERVED = ("connections", "overview", "query_range", "samples", "addresses/links")
+_OBSERVED = (
+    "connections",
+    "overview",
+    "query_range",
+    "samples",
+    "addresses/links",
+    "pipelines/report",
+)
 """What a node reports about tenants: in a namespace, or in all of them."""
 
 _SEEN = (
@@ -108,6 +115,7 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
         Rule(READ + WRITE, "", ("secrets",)),
         Rule(("create",), GROUP, _OPERATIONS),
         Rule(("create",), GROUP, ("addressspaces/connectiontokens",)),
+        Rule(("update",), GROUP, ("pipelines/report",)),
         Rule(("delete",), GROUP, ("connections",)),
         Rule(("get", "watch"), GROUP, ("connections/trace",)),
         *_SEEN,

@@ -7,7 +7,7 @@ only its digest:
     sha256     SHA-256 of the cookie or code, 64 hexadecimal digits
     method     how the person was identified: owner, token or oidc
     name       name of the caller
-    proof      of a token or the owner's: its digest, so that a replaced token ends the session
+    proof      of a token: the digest in its Secret, so that a replaced token ends the session
     roles      of oidc: JSON, namespaces by role
     created, expires, used    RFC 3339
 """
@@ -43,7 +43,7 @@ class Identity:
     method: Method
     name: str
     proof: str = ""
-    """Of a token, also the owner's: its digest."""
+    """Of a token: the digest in its Secret."""
 
     roles: Mapping[Role, frozenset[str]] = field(default_factory=dict)
     """Of oidc: namespaces by role. The roles of a token are read from its Secret."""

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from asgi_platform import ADDRESSES, TOKEN, Served, bearer, serving
+from asgi_platform import ADDRESSES, TOKEN, Served, bearer
 from browsers import SESSION, Browser, browser
 from enmasse.auth.roles import OWNER
 from enmasse.auth.sessions import CODE_S, RECORDS_OF_ONE_MAX
-from enmasse.base.rotated import RotatedFile
 from enmasse.resources import Key, Secret
 from enmasse.resources.api_token import TOKENS_NAMESPACE
 from tokens import token_secret
@@ -266,13 +265,3 @@ async def test_a_login_is_in_the_audit_trail(served: Served, owner: Browser) -> 
     records = (await owner.http.get("/apis/enmasse.io/v1beta1/audit")).text.splitlines()
     assert any('"path": "/console/session"' in one and OWNER in one for one in records)
     assert TOKEN not in "".join(records)
-
-
-async def test_a_replaced_owner_token_ends_the_owners_sessions(
-    served: Served, owner: Browser, trail: RotatedFile, logins: RotatedFile
-) -> None:
-    assert (await owner.http.get(SESSION)).status_code == 200
-    async with serving(trail, logins, store=served.store, token="a new one") as restarted:
-        async with browser(restarted.app) as page:
-            page.http.cookies = owner.http.cookies
-            assert (await page.http.get(SESSION)).status_code == 401

@@ -96,6 +96,7 @@ def described() -> list[Described]:
             f"{_ADDRESS}/deadletters", "post", "Dead letters by cause", _OBJECT, DeadLettersRequest
         ),
         Described(f"{_ADDRESS}/links", "get", "Links at an address", _LIST),
+        Described(f"{INSIDE}/pipelines/{{name}}/report", "get", "State of a pipeline", _OBJECT),
         *live,
         Described(f"{INSIDE}/connections", "get", "Connections", _LIST, None, selecting),
         Described(f"{INSIDE}/connections/{{id}}", "get", "A connection with its links", _OBJECT),

@@ -102,6 +102,14 @@ def run(
             metavar="PORT", help="Loopback port of /metrics; 0: a free one, see `status`; or off."
         ),
     ] = "0",
+    report_to: Annotated[
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="NAMESPACE",
+            help="Show the state in the console, on the page of the Pipeline of this namespace.",
+        ),
+    ] = None,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the stack traces of Python and Spark.")
     ] = False,
@@ -123,6 +131,7 @@ def run(
     needs_java()
 
     from enmasse.base.clock import SystemClock
+    from enmasse.cli.resources.pipeline_reports import reporting
     from enmasse.pipeline import metrics
     from enmasse.pipeline.ingest import batches
     from enmasse.pipeline.live.database import Live
@@ -158,7 +167,8 @@ def run(
                         f"; {metrics_url}" if metrics_url else ""
                     )
                     report({"event": "running", "seconds": took_s, "metrics": metrics_url}, text)
-                    queries.watch(stop)
+                    with reporting(pipeline, paths, report_to):
+                        queries.watch(stop)
                 finally:
                     queries.stop()
     report({"event": "stopped"}, f"{name}: stopped")
@@ -174,9 +184,10 @@ def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     from enmasse.base.clock import SystemClock
     from enmasse.cli.errors import FAILED
     from enmasse.cli.output.printing import show
+    from enmasse.cli.resources.pipeline_reports import status_of
 
     pipeline, paths = document_of(file)
-    document = _status(pipeline, paths, SystemClock().now().timestamp())
+    document = status_of(pipeline, paths, SystemClock().now().timestamp())
     show(document, output, lambda: _status_text(document))
     if any(one["trouble"] is not None for one in [*document["sources"], document["gold"]]):
         raise typer.Exit(FAILED)
@@ -392,55 +403,6 @@ def _line(batch: dict[str, Any]) -> str:
         f"{batch['source']}: batch {batch['batch']}: {batch['messages']:,} messages,"
         f" {batch['readings']:,} readings, {batch['quarantined']:,} quarantined{again}"
     )
-
-
-def _status(pipeline: "Pipeline", paths: "Paths", now_s: float) -> dict[str, Any]:
-    from contextlib import closing
-
-    from enmasse.pipeline.ingest import lag
-    from enmasse.pipeline.live.database import Live
-    from enmasse.pipeline.metrics import device_counts, source_metrics
-
-    found: dict[str, Any] = {"sources": [], "devices": {}, "incidents": {}}
-    found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}
-    found |= {"written": {}, "troubles": {"source": {}, "address": {}, "gold": {}}}
-    if pipeline.spec.live.url or (paths.state / "live.db").exists():
-        with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as live:
-            found = live.status()
-    runner = paths.lock_info() or {"pid": None, "metrics": None}
-    is_running = runner["pid"] is not None
-    lags = {source.name: lag.unread(source, paths) for source in pipeline.spec.sources}
-    unread = {
-        name: None if parts is None else sum(parts.values())
-        for name, parts in lags.items()
-        # the query of a queue reports its lag
-        if parts is not None or not is_running
-    }
-    sources = source_metrics(found, now_s, unread)
-    healthy = [one["source"] for one in sources if is_running and one["trouble"] is None]
-    failures = found.pop("troubles")
-    # These are separate for each source.
-    refusing = failures["address"]
-    found |= device_counts(found, healthy)
-    found = {name: found[name] for name in found if name not in ("sources", "written")}
-    found["refusingAddresses"] = refusing
-    head = {"pipeline": pipeline.metadata.name, "running": is_running} | runner
-    head |= {"tables": paths.tables, "sources": sources}
-    return head | {"gold": _gold(pipeline, paths, failures["gold"], now_s)} | found
-
-
-def _gold(
-    pipeline: "Pipeline", paths: "Paths", failures: dict[str, Any], now_s: float
-) -> dict[str, Any]:
-    from enmasse.pipeline.gold.progress import progress
-
-    tables = (paths.table("silver"), paths.table("gold"))
-    behind = progress(pipeline.metadata.name, *tables)
-    return {
-        "versionsBehind": 0 if behind is None else behind.versions_behind,
-        "lagSeconds": 0.0 if behind is None else behind.lag_s(now_s),
-        "trouble": failures.get("gold"),
-    }
 
 
 def _status_text(document: dict[str, Any]) -> str:

@@ -288,6 +288,11 @@ class Api:
                 elif line.startswith("data:") and is_frame:
                     yield json.loads(line.removeprefix("data:"))
 
+    def report_pipeline(self, namespace: str, name: str, report: Document) -> None:
+        """Report the state of a running pipeline."""
+        path = f"{_path(KINDS['Pipeline'], namespace, name)}/report"
+        self._ask("PUT", path, report)
+
     def review_change(self, document: Document) -> Document:
         """Return what a document of an operator would change for tenants."""
         return self._ask("POST", f"{BASE}/changereviews", document)

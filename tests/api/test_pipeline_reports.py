@@ -1,0 +1,57 @@
+"""What the process that runs a pipeline reports of itself."""
+
+import pytest
+
+from asgi_platform import Served, bearer
+from enmasse.api.pipeline_reports import VALID_S
+
+PIPELINES = "/apis/enmasse.io/v1beta1/namespaces/default/pipelines"
+REPORT = f"{PIPELINES}/plant/report"
+STATE = {"pipeline": "plant", "running": True, "sources": []}
+PLANT = {
+    "apiVersion": "enmasse.io/v1beta1",
+    "kind": "Pipeline",
+    "metadata": {"name": "plant", "namespace": "default"},
+    "spec": {
+        "sources": [
+            {
+                "name": "s",
+                "url": "amqp://127.0.0.1",
+                "address": "readings",
+                "format": "json",
+                "device": "$.device",
+                "value": "$.value",
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+async def declared(served: Served) -> None:
+    answer = await served.http.post(PIPELINES, json=PLANT)
+    assert answer.status_code == 201, answer.text
+
+
+async def test_the_latest_report_is_shown_until_it_is_old(served: Served) -> None:
+    assert (await served.http.get(REPORT)).status_code == 404
+    assert (await served.http.put(REPORT, json=STATE)).status_code == 200
+    found = (await served.http.get(REPORT)).json()
+    assert (found["kind"], found["report"]) == ("PipelineReport", STATE)
+    served.clock.advance(VALID_S + 1)
+    gone = await served.http.get(REPORT)
+    assert gone.status_code == 404
+    assert "enmasse pipeline run --report default" in gone.json()["message"]
+
+
+async def test_a_report_needs_its_pipeline_and_an_editor(served: Served) -> None:
+    other = REPORT.replace("plant", "none")
+    assert (await served.http.put(other, json=STATE)).status_code == 404
+    for role, writes, reads in (
+        ("tenant_edit", 200, 200),
+        ("tenant_view", 403, 200),
+        ("metrics", 403, 403),
+    ):
+        async with await bearer(served, f"{role.replace('_', '-')}.x", **{role: "*"}) as client:
+            assert (await client.put(REPORT, json=STATE)).status_code == writes, role
+            assert (await client.get(REPORT)).status_code == reads, role

@@ -1,0 +1,100 @@
+"""Faults while pages are open: the platform away, another leader, and more than a page can hold."""
+
+import re
+import threading
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from proton import Message
+
+from console.conftest import Console, connect, console_in, put_address, put_space, space_path
+from platform_process import Platform, running
+from postgres_server import PostgresServer
+
+pytestmark = pytest.mark.timeout(300)
+
+AWAY_S = 30
+LEADER_TIMEOUT_MS = 90_000
+ADDRESSES = "/spaces/default/default/addresses"
+
+
+def link(page: Page, name: str) -> object:
+    return page.get_by_role("link", name=name, exact=True)
+
+
+@pytest.mark.slow
+def test_a_page_recovers_after_the_platform_was_away(browser: Browser, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        first = ExitStack()
+        platform = first.enter_context(running(tmp_path))
+        console = stack.enter_context(console_in(browser, platform))
+        console.log_in()
+        page = console.open(ADDRESSES)
+        expect(page.get_by_role("link", name="queue", exact=True)).to_be_visible()
+        platform.kill()
+        first.close()
+        expect(page.get_by_text("has not answered for")).to_be_visible()
+        # What was known stays; a person sees for how long it is old.
+        expect(page.get_by_role("link", name="queue", exact=True)).to_be_visible()
+        threading.Event().wait(AWAY_S)
+        port = str(platform.port("http"))
+        again = stack.enter_context(running(tmp_path, "--http-port", port))
+        put_address(again, "default", "after", "queue")
+        expect(page.get_by_text("has not answered for")).to_have_count(0, timeout=30_000)
+        # The session is in the store, so nobody has to log in again, and nothing was reloaded.
+        expect(page.get_by_role("link", name="after", exact=True)).to_be_visible()
+
+
+@pytest.mark.slow
+def test_a_page_continues_at_another_leader(
+    browser: Browser, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    environment = {"ENMASSE_STORE": postgres.new_database()}
+    with ExitStack() as stack:
+        leader = stack.enter_context(running(tmp_path / "one", environment=environment))
+        standby = stack.enter_context(running(tmp_path / "two", environment=environment))
+        console = stack.enter_context(console_in(browser, standby))
+        console.log_in()
+        page = console.open(ADDRESSES)
+        expect(page.get_by_role("link", name="queue", exact=True)).to_be_visible()
+        leader.kill()
+        # The stand-by answers all the time; its live values begin once it leads.
+        page = console.open("/operator/platform")
+        expect(page.get_by_text("stands by", exact=False)).to_have_count(
+            0, timeout=LEADER_TIMEOUT_MS
+        )
+        put_address(standby, "default", "after", "queue")
+        page = console.open(ADDRESSES)
+        expect(page.get_by_role("link", name="after", exact=True)).to_be_visible()
+
+
+def fill(platform: Platform, space: str, address: str, count: int) -> None:
+    with closing(connect(platform, space)) as connection:
+        sender = connection.create_sender(address)
+        for number in range(count):
+            sender.link.send(Message(body=f"message {number}", durable=True))
+        connection.wait(lambda: sender.link.queued == 0 and not sender.link.unsettled)
+
+
+@pytest.mark.slow
+def test_ten_thousand_messages_are_read_in_parts(console: Console) -> None:
+    put_space(console.platform, "many")
+    put_address(console.platform, "many", "orders", "queue")
+    fill(console.platform, "many", "orders", 10_000)
+    page = console.open(space_path("many", "addresses/many.orders/messages"))
+    more = page.get_by_role("button", name=re.compile("Show more"))
+    before = 0
+    for _ in range(3):
+        expect(more).to_be_enabled()
+        shown = int(re.sub(r"\D", "", more.inner_text()))
+        assert shown > before
+        before = shown
+        more.click()
+    # Only rows in sight are elements.
+    assert page.get_by_role("row").count() < 300
+    page.get_by_role("textbox", name="Selector").fill("JMSPriority = 9")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No message matches")).to_be_visible()
+    page.get_by_role("button", name="Purge selected").wait_for()
