@@ -4,21 +4,28 @@ Screenshots go to `build/console-screens`; docs/console/review.md says what was 
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
+from proton import Message
 
 from console.conftest import (
     ROOT,
+    api_client,
+    connect,
     console_in,
     put_address,
     put_space,
+    put_user,
     send,
     serious_violations,
     space_path,
 )
+from console.test_pipelines import PLANT, STATE
 from platform_process import Platform
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,6 +48,9 @@ PATHS = {
     "connections": space_path(SPACE, "connections"),
     "users": space_path(SPACE, "users"),
     "user-new": space_path(SPACE, "users/new"),
+    "user": space_path(SPACE, f"users/{SPACE}.alice"),
+    "try": space_path(SPACE, "try"),
+    "pipeline": f"/pipelines/{SPACE}/plant",
     "connect": space_path(SPACE, "connect"),
     "events": space_path(SPACE, "events"),
     "pipelines": "/pipelines",
@@ -59,11 +69,26 @@ QUICK = ("overview", "addresses", "address-new", "address", "messages", "plan")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def declared(platform: Platform) -> None:
+def declared(platform: Platform) -> Iterator[None]:
     put_space(platform, SPACE)
     put_address(platform, SPACE, "dead", "deadletter")
     put_address(platform, SPACE, "orders", "queue", deadletter="dead")
     send(platform, SPACE, "orders", *('{"order": 1}' for _ in range(30)))
+    with closing(connect(platform, SPACE)) as connection:
+        receiver = connection.create_receiver("orders", credit=1)
+        connection.create_sender("orders").send(Message(body="poison", durable=True))
+        receiver.receive(timeout=20)
+        receiver.reject()
+    put_user(platform, SPACE, "alice", "secret", {"operations": ["send", "recv"]})
+    path = f"/apis/enmasse.io/v1beta1/namespaces/{SPACE}/pipelines"
+    with api_client(platform) as api:
+        plant = PLANT | {"metadata": {"name": "plant", "namespace": SPACE}}
+        assert api.post(path, json=plant).status_code == 201
+        assert api.put(f"{path}/plant/report", json=STATE).status_code == 200
+    login = {"user": "alice", "password": "secret"}
+    with closing(connect(platform, SPACE, allowed_mechs="PLAIN", **login)) as connection:
+        connection.create_receiver("orders", credit=0)
+        yield
 
 
 def settled(page: Page) -> None:
@@ -125,3 +150,77 @@ def test_failed_request_says_why(browser: Browser, platform: Platform, name: str
         )
         console.page.goto(console.base + PATHS[name])
         expect(console.page.get_by_text("the disk is full; free some space").first).to_be_visible()
+
+
+TENANT_SCREENS = ("overview", "spaces", "space", "addresses", "address", "connections", "users")
+ROLES = {
+    "tenant-view": TENANT_SCREENS,
+    "tenant-edit": (*TENANT_SCREENS, "messages", "send", "dead-letters", "try", "user-new"),
+    "service-admin": ("overview", "platform", "plans", "plan", "infra", "audit", "logs"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ROLES)
+def test_screens_by_role(browser: Browser, platform: Platform, role: str) -> None:
+    """Each role sees its screens, and no refusal on them."""
+    where = "*" if role == "service-admin" else SPACE
+    token = platform.enmasse("token", "create", f"as-{role}", "--grant", f"{role}={where}").strip()
+    found: list[str] = []
+    with console_in(browser, platform) as console:
+        console.log_in(token.splitlines()[-1])
+        for name in ROLES[role]:
+            console.page.goto(console.base + PATHS[name])
+            found += looked_at(console.page, f"{name}-{role}", 1440)
+            expect(console.page.get_by_text("You have no right to see this")).to_have_count(0)
+        console.expect_no_problems()
+    assert not "\n".join(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["spaces", "addresses", "connections", "users", "pipelines"])
+def test_empty_list_says_what_to_do(browser: Browser, platform: Platform, name: str) -> None:
+    def nothing(route: Route) -> None:
+        route.fulfill(json={"items": [], "metadata": {"itemCount": 0, "remainingItemCount": 0}})
+
+    with console_in(browser, platform) as console:
+        console.log_in()
+        plural = {"spaces": "addressspaces", "users": "messagingusers"}.get(name, name)
+        console.page.route(re.compile(rf"/{plural}\?(?!.*watch=)"), nothing)
+        console.page.goto(console.base + PATHS[name])
+        found = looked_at(console.page, f"{name}-empty", 1440)
+        expect(console.page.locator(".pf-v6-c-empty-state")).to_be_visible()
+        assert not "\n".join(found)
+
+
+@pytest.mark.slow
+def test_list_of_100_000_addresses(browser: Browser, platform: Platform) -> None:
+    """The page asks for what it shows, and names the whole number."""
+    asked: list[str] = []
+
+    def many(route: Route) -> None:
+        asked.append(route.request.url)
+        offset = int((re.findall(r"offset=(\d+)", route.request.url) or ["0"])[0])
+        items = [
+            {
+                "apiVersion": "enmasse.io/v1beta1",
+                "kind": "Address",
+                "metadata": {"name": f"{SPACE}.a{n}", "namespace": SPACE, "uid": f"u{n}"},
+                "spec": {"address": f"a{n}", "type": "queue", "plan": "standard-small-queue"},
+                "status": {"phase": "Active", "isReady": True},
+            }
+            for n in range(offset, min(offset + 50, 100_000))
+        ]
+        rest = 100_000 - offset - len(items)
+        metadata = {"resourceVersion": "1", "itemCount": 100_000, "remainingItemCount": rest}
+        route.fulfill(json={"items": items, "metadata": metadata})
+
+    with console_in(browser, platform) as console:
+        console.log_in()
+        console.page.route(re.compile(r"/addresses\?(?!.*watch=)"), many)
+        console.page.goto(console.base + ADDRESSES)
+        found = looked_at(console.page, "addresses-100000", 1440)
+        assert not "\n".join(found)
+        expect(console.page.get_by_text("100,000").first).to_be_visible()
+        assert console.page.get_by_role("row").count() <= 60
+    assert all("limit=" in url for url in asked), asked

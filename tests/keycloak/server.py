@@ -46,7 +46,8 @@ def fetched() -> Path:
     return home
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that is free now."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -115,7 +116,7 @@ def keycloak(folder: Path, *realms: dict[str, Any]) -> Iterator[str]:
     imported.mkdir(parents=True)
     for one in realms:
         (imported / f"{one['realm']}.json").write_text(json.dumps(one))
-    port, management = _free_port(), _free_port()
+    port, management = free_port(), free_port()
     command = [
         *(str(home / "bin" / "kc.sh"), "start-dev", "--import-realm", "--health-enabled=true"),
         *("--http-host=127.0.0.1", f"--http-port={port}", f"--http-management-port={management}"),

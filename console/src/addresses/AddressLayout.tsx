@@ -73,11 +73,12 @@ export function AddressLayout() {
               >
                 Purge
               </Button>
-            ) : null}{' '}
+            ) : null}
             {may('delete', AddressKind) ? (
               <Button
                 variant="secondary"
                 isDanger
+                className="em-gap"
                 onClick={() => {
                   setBulk({ action: 'delete', addresses: [shown] });
                 }}

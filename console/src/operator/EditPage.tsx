@@ -229,7 +229,7 @@ function Editor({
             save.mutate();
           }}
         >
-          <TextField label="Document (YAML)" rows={26} isCode value={text} onChange={setText} />
+          <TextField label="Document (YAML)" rows={20} isCode value={text} onChange={setText} />
           {fault ? <Alert isInline variant="warning" title={fault} /> : null}
           {!fault && check.error ? (
             <ActionError error={check.error} title="The platform would refuse this" />

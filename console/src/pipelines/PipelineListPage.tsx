@@ -94,7 +94,11 @@ export function PipelineListPage() {
             ) : (
               <Empty title="No pipelines declared" icon={StreamIcon}>
                 A pipeline reads streams and writes tables and alerts. Declare one and run it:
-                <Code text={'enmasse apply -f pipeline.yaml\nenmasse pipeline run pipeline.yaml'} />
+                <Code
+                  text={
+                    'enmasse apply -f pipeline.yaml\nenmasse pipeline run -f pipeline.yaml --report NAMESPACE'
+                  }
+                />
               </Empty>
             )
           }

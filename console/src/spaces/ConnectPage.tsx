@@ -163,8 +163,8 @@ export function ConnectPage() {
               <CardTitle>Name of the address space for clients</CardTitle>
               <CardBody>
                 <Content component="p">
-                  A client names it in TLS (SNI), in SASL or as the host name of `open`. Without it, it gets
-                  the platform's default space.
+                  A client names it in TLS (SNI), in SASL or as the host name of <code>open</code>. Without
+                  it, it gets the platform's default space.
                 </Content>
                 <Code text={`${name}.${namespace}`} />
               </CardBody>

@@ -149,7 +149,12 @@ function Access({ draft, set, schemas }: PartProps) {
           { value: '', title: 'The default of the platform' },
           ...services.map((name) => ({ value: name, title: name })),
         ]}
-        hint="Who may connect. `none` admits every client; `standard` requires a user of the space."
+        hint={
+          <>
+            Who may connect. <code>none</code> admits every client; <code>standard</code> requires a user of
+            the space.
+          </>
+        }
       />
       <EndpointFields
         endpoints={draft.endpoints}

@@ -174,7 +174,12 @@ function Login({
             onChange={(secret) => {
               set({ secret });
             }}
-            hint="Name of a Secret of the namespace with the key `password`. Its changes apply at once."
+            hint={
+              <>
+                Name of a Secret of the namespace with the key <code>password</code>. Its changes apply at
+                once.
+              </>
+            }
           />
         </>
       ) : null}
