@@ -30,9 +30,12 @@ def table(path: str) -> Table:
 
 def with_batch_time(messages: DataFrame) -> DataFrame:
     """Return messages of a streaming query with `batch_time`."""
-    # Spark logs the time of a batch, so a repeated one has the same
-    time = F.when(F.col("enqueued_time").isNull(), F.current_timestamp())
-    return messages.withColumn(envelope.BATCH_TIME, time)
+    # Spark logs the time of a batch, so a repeated one has the same. Spark would write it into the
+    # code that it generates, and Java would compile that again for each batch. A higher-order
+    # function is not part of that code.
+    time = F.get(F.transform(F.array(F.current_timestamp()), lambda one: one), 0)
+    is_absent = F.col("enqueued_time").isNull()
+    return messages.withColumn(envelope.BATCH_TIME, F.when(is_absent, time))
 
 
 def with_date(messages: DataFrame) -> DataFrame:
