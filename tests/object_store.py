@@ -1,18 +1,15 @@
-"""A server of S3 for tests, and the jars by which Spark speaks to it: got from packages, kept in
-the user's cache."""
+"""A server of S3 for tests, and the jars by which Spark speaks to it."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.fs
-import pytest
 
-from brokers import CACHE, free_port, started
+import fetched
+from brokers import free_port, started
 from enmasse.pipeline.session import COMMITTER_JARS, S3_JARS
 from spark_cluster import home
 
@@ -39,46 +36,13 @@ BROUGHT = (
     f"{COMMITTER_JARS}:4.1.1",
 )
 """The requirements of the jar in Hadoop 3.5.0 of PySpark 4.2 and 4.3, and the committer."""
-GET_TIMEOUT_S = 900
-
-
-def moto() -> Path:
-    """The server's package, which is in nobody's environment."""
-    folder = CACHE / f"moto-{MOTO}"
-    if not folder.is_dir():
-        draft = CACHE / f"moto-{os.getpid()}"
-        uv = Path(sys.executable).with_name("uv")
-        words = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", draft]
-        _got([*words, f"moto[server]=={MOTO}"])
-        draft.rename(folder)
-    return folder
 
 
 def jars() -> list[Path]:
     """The jars by which Spark reads and writes buckets: 690 MB."""
     (own,) = (home() / "jars").glob("hadoop-client-api-*.jar")
     version = own.stem.rpartition("-")[2]
-    folder = CACHE / f"hadoop-cloud-{version}"
-    if not folder.is_dir():
-        draft = CACHE / f"hadoop-cloud-{os.getpid()}"
-        plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-        for artifact in (f"{S3_JARS}:{version}", *BROUGHT):
-            _got(
-                ["mvn", "-q", "-B", plugin, f"-Dartifact={artifact}", f"-DoutputDirectory={draft}"]
-            )
-        draft.rename(folder)
-    return sorted(folder.glob("*.jar"))
-
-
-def _got(command: list[str | Path]) -> None:
-    """Get a package; skip the test where it cannot be had."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=GET_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"{command[-1]} cannot be had: {error}")
-    if done.returncode:
-        pytest.skip(f"{command[-1]} cannot be had: {(done.stdout + done.stderr)[-500:]}")
+    return fetched.jars(f"hadoop-cloud-{version}", f"{S3_JARS}:{version}", *BROUGHT)
 
 
 REQUESTS = "s3.requests"
@@ -95,7 +59,12 @@ def s3_server(folder: Path, bucket: str) -> Iterator[Mapping[str, str]]:
     """A server with an empty bucket; yield the environment in which it is found."""
     port = free_port()
     words = [sys.executable, "-c", SERVER, str(port), str(folder / REQUESTS)]
-    with started(words, folder / "s3.log", port, PYTHONPATH=str(moto())):
+    with started(
+        words,
+        folder / "s3.log",
+        port,
+        PYTHONPATH=str(fetched.packages(f"moto-{MOTO}", f"moto[server]=={MOTO}")),
+    ):
         made = pyarrow.fs.S3FileSystem(
             access_key="tests",
             secret_key="of tests",
