@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow
 import pyarrow.fs
+import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -255,6 +256,19 @@ def test_statistics_prune_files(spark: SparkSession, tmp_path: Path) -> None:
     seen = {name: actions.column(name).to_pylist() for name in ("min.offset", "max.offset")}
     assert sorted(seen["min.offset"]) == [0, 5] and sorted(seen["max.offset"]) == [4, 9]
     assert set(actions.column("max.enqueued_time").to_pylist()) == {AT}
+
+
+def test_only_columns_with_repeated_values_have_dictionaries(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = bronze.table(str(tmp_path / "bronze"))
+    kind = F.lit("data").alias("body_kind")
+    bronze.append(messages(spark, 0, 10).select("*", kind), table, "q", 0)
+    (file, *_) = DeltaTable(table.path).file_uris()
+    group = pyarrow.parquet.read_metadata(file).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    dictionaries = {one.path_in_schema: "PLAIN_DICTIONARY" in one.encodings for one in columns}
+    assert [dictionaries[name] for name in ("body_kind", "body", "offset")] == [True, False, False]
 
 
 def test_bronze_refuses_a_batch_without_message_columns(

@@ -4,15 +4,19 @@ import json
 import random
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import httpx2
 import pytest
 from deltalake import DeltaTable
 
-from enmasse.pipeline.paths import read
+from enmasse.pipeline.connector.source import SAMPLE_ROWS, SAMPLES
+from enmasse.pipeline.paths import Paths, read
 from object_store import jars, requests, s3_server
 from pipeline_runs import check_tables, document, message
 from pipeline_supervisor import UNAVAILABLE, Supervisor
@@ -21,7 +25,7 @@ from published_streams import Log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 BUCKET = "tables-of-tests"
-WAVE = 150
+WAVE, MANY = 150, 3000
 LOCKED = 5
 
 
@@ -106,15 +110,43 @@ def test_a_run_with_tables_in_a_bucket_continues_after_a_kill(
     assert json_of(file, "reconcile")["exact"]
 
 
+def delivered(platform: Platform, address: str) -> int:
+    """The messages that the server has delivered to readers of a stream."""
+    page = httpx2.get(f"{platform.url('http')}/metrics?addresses=all").text
+    named = rf'^enmasse_address_delivered_total{{.*address="{address}".*}} (\d+)'
+    found = re.search(named, page, re.MULTILINE)
+    assert found is not None, page
+    return int(found[1])
+
+
+def data_files(paths: Paths) -> Iterator[str]:
+    """The paths of all files of the tables, as in requests for them."""
+    for name in ("bronze", "silver", "gold"):
+        root = paths.table(name).partition("://")[2]
+        for file in DeltaTable(paths.table(name)).file_uris():
+            yield f"/{root}{file.partition(root)[2]}"
+
+
 @pytest.mark.usefixtures("with_jars")
-def test_tables_path_may_be_an_s3a_uri(platform: Platform, bucket: str, tmp_path: Path) -> None:
+def test_each_message_is_read_once_and_each_file_put_once(
+    platform: Platform, bucket: str, tmp_path: Path
+) -> None:
     log = stream(platform, "plain", "plain")
-    tables = {"path": bucket.replace("s3:", "s3a:"), "compactEvery": 2}
-    file = document(tmp_path / "p", log, {"maxRows": 100}, tables=tables)
-    sent = 0
-    for _ in range(2):
-        sent += log.publish(message(number) for number in range(sent, sent + WAVE))
+    # s3a names the same bucket as s3
+    tables = {"path": bucket.replace("s3:", "s3a:"), "compactEvery": 100}
+    file = document(tmp_path / "p", log, {"maxRows": MANY}, tables=tables)
+    sent, batches = 0, 2
+    for _ in range(batches):
+        sent += log.publish(message(number) for number in range(sent, sent + MANY))
         run_command(file, "run", "--once")
+    # the planner reads samples of a batch, for the limit of its bytes
+    assert sent <= delivered(platform, "plain") <= sent + batches * SAMPLES * SAMPLE_ROWS
+    found = [(method, unquote(path), copied) for method, path, copied in requests(tmp_path)]
+    wanted = Counter(data_files(read(file)[1]))
+    assert (
+        Counter(path for method, path, _ in found if method == "PUT" and path in wanted) == wanted
+    )
+    assert [path for _, path, copied in found if copied and path in wanted] == []
     exact = json_of(file, "reconcile")
     assert (exact["exact"], exact["sources"][0]["messages"]) == (True, sent)
 

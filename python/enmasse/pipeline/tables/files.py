@@ -31,6 +31,13 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The partition value null in the name of a folder."""
 STAGING = "_staging"
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+DISTINCT = (
+    *("body", "message_id", "correlation_id", "creation_time", "absolute_expiry_time"),
+    *("offset", "enqueued_time", "event_time", "last_offset", "last_time"),
+    *("sum", "mean", "stddev", "spread", "sketch"),
+)
+"""Columns of all tables whose values hardly repeat. Parquet files have no dictionary of them: it
+takes a quarter of the time of writing, and makes files larger."""
 FEW_FILES = 16
 """Up to this number the driver reads the footers: a job of Spark takes longer."""
 _FOOTER = "table string, path string, size long, rows long, written_ms long, statistics string"
@@ -85,6 +92,8 @@ def write_parquet(frame: DataFrame, path: str, partition_by: Sequence[str] = ())
     settings.set(TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
         writer = frame.write.mode("overwrite").option("compression", "zstd")
+        for column in DISTINCT:
+            writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
         writer.partitionBy(*partition_by).parquet(path)
     finally:
         settings.set(TIMESTAMPS, str(before))
