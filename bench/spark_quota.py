@@ -5,6 +5,8 @@
   should give 1.6 times the rows a second, with at most 10 % fewer rows a CPU-second.
 - driver: CPU seconds of the driver (JVM and Python) for a batch of 10,000 rows and of `--large`,
   and those of its Python for 1,000,000 messages. The executors have no quota.
+- sources: the time from the command until each of eight sources has had a batch, if all processes
+  of the pipeline share half a core.
 
 Quotas are those of control groups, which need root. Live state is in PostgreSQL. Each case has a
 cluster, a pipeline and a database of its own; broker and database are not counted.
@@ -16,6 +18,7 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,6 +30,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -44,6 +49,7 @@ PERIOD_US = 100_000
 CONTROL = Path("/sys/fs/cgroup")
 SMALL = 10_000
 ADDRESS = "scale"
+SOURCES, SOURCES_CORES = 8, 0.5
 POLL_S = 0.05
 
 
@@ -198,6 +204,31 @@ def driver(bench: Bench, asked: argparse.Namespace) -> list[str]:
     return ["driver's Python"] * (python_s > PYTHON_MAX_S)
 
 
+def sources(bench: Bench, asked: argparse.Namespace) -> list[str]:
+    """Start a pipeline of many sources; return it if it does not read all of them."""
+    del asked
+    file = document(bench.folder / "sources", bench.platform.url(), ADDRESS)
+    whole = yaml.safe_load(file.read_text())
+    (source,) = whole["spec"]["sources"]
+    names = [f"source{number}" for number in range(SOURCES)]
+    whole["spec"]["sources"] = [source | {"name": name, "address": name} for name in names]
+    file.write_text(yaml.safe_dump(whole))
+    with quota(f"enmasse-{os.getpid()}-sources", SOURCES_CORES) as group:
+        run = Started(file)
+        group.write_text(str(run.process.pid))
+        waiting, seconds = set(names), 0.0
+        assert run.process.stdout is not None
+        while waiting and (line := run.process.stdout.readline()):
+            if (event := json.loads(line))["event"] == "batch":
+                waiting.discard(event["source"])
+                seconds = time.monotonic() - run.begun
+        run.end(signal.SIGTERM)
+    print(
+        f"{SOURCES} sources in {SOURCES_CORES} core: the last one's first batch at {seconds:.0f} s"
+    )
+    return sorted(waiting)
+
+
 def main() -> None:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -205,14 +236,17 @@ def main() -> None:
     parser.add_argument("--max-rows", type=int, default=100_000)
     parser.add_argument("--warm-up", type=int, default=4)
     parser.add_argument("--large", type=int, default=250_000)
-    cases: dict[str, Any] = {"scale": scale, "driver": driver}
+    cases: dict[str, Any] = {"scale": scale, "driver": driver, "sources": sources}
     parser.add_argument("--only", nargs="+", choices=cases, default=list(cases))
     asked = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "streams.yaml").write_text("---\n".join([SPACE, stream(ADDRESS)]))
+        names = [ADDRESS, *(f"source{number}" for number in range(SOURCES))]
+        (folder / "streams.yaml").write_text("---\n".join([SPACE, *map(stream, names)]))
         words: Sequence[str] = ("-f", str(folder / "streams.yaml"))
         platform = stack.enter_context(running(folder / "data", *words))
+        for name in names[1:]:
+            Publisher(platform.url(), name).publish(SMALL, 0)
         publisher = Publisher(platform.url(), ADDRESS)
         for sent in range(0, asked.messages, 50_000):
             publisher.publish(min(50_000, asked.messages - sent), 0)
