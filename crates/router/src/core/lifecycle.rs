@@ -119,7 +119,8 @@ impl Router {
         address.consumers.push(key);
         address.epoch = address.epoch.wrapping_add(1);
         self.attachments.set(attachment, Occupant::Consumer(key));
-        match &address.treatment {
+        self.count_consumers(at, 1);
+        match &self.addresses[at].treatment {
             Treatment::Queue(_) => self.attach_to_queue(at, key, consuming, links),
             Treatment::Stream(_) => self.attach_to_stream(at, key, &consuming, filter, links),
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
@@ -232,6 +233,8 @@ impl Router {
         let address = &mut self.addresses[at];
         address.treatment.set_unready(key, &mut self.consumers);
         address.consumers.swap_remove(place);
+        self.count_consumers(at, -1);
+        let address = &mut self.addresses[at];
         address.epoch = address.epoch.wrapping_add(1);
         if let Treatment::Multicast(multicast) = &mut address.treatment {
             multicast.overdue -= u32::from(self.consumers[key].is_overdue());

@@ -90,7 +90,7 @@ pub const OUTPUT_LOW_BYTES: usize = 128 * 1024;
 /// Bytes accepted on a connection with held-back links before reading its socket is paused.
 const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Links of one connection, regardless of its space's limit.
-const LINKS_MAX: usize = 65_536;
+const LINKS_MAX: usize = 131_072;
 
 /// Identifies a connection on its shard; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -205,7 +205,7 @@ pub(super) fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
         return None;
     }
     let pattern = Pattern::filter(name).ok()?;
-    Some(Filter::new(move |name| pattern.matches(name)))
+    Some(Filter::of_name(name, move |name| pattern.matches(name)))
 }
 
 /// The subscription names that the name of a link without a source may mean.

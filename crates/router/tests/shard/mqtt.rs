@@ -1,8 +1,9 @@
 //! Clients of MQTT and of AMQP at one node (`docs/contracts.md` 10, decision 74), as bytes.
 
 use enmasse_mqtt::codec::{
-    Ack, Connect, Packet, PacketId, Properties, Publish, PublishProperties, QoS, ReasonCode, Subscription,
-    SubscriptionOptions, Version, decode, encode_connect, encode_publish, encode_subscribe, fixed,
+    Ack, Connect, Packet, PacketId, Properties, Property, PropertyBuffer, PropertyId, Publish, PublishProperties, QoS,
+    ReasonCode, Subscription, SubscriptionOptions, Version, decode, encode_connect, encode_publish, encode_subscribe,
+    encode_unsubscribe, fixed,
 };
 
 use crate::net::{Net, message_to};
@@ -210,5 +211,95 @@ fn pubcomp_makes_room_for_the_next_delivery() {
             }
         }
         assert_eq!(received, [1, 2, 3, 4, 5]);
+    }
+}
+
+/// Sends a SUBSCRIBE with one filter and a subscription identifier.
+fn subscribe_as(net: &mut Net, device: usize, filter: &str, qos: QoS, subscription_id: u32) {
+    let options = SubscriptionOptions { qos, ..SubscriptionOptions::default() };
+    let mut properties = PropertyBuffer::default();
+    properties.push(Property::Number(PropertyId::SubscriptionIdentifier, subscription_id)).expect("it has an encoding");
+    let id = PacketId::new(1).expect("not 0");
+    let mut bytes = Vec::new();
+    let filters = std::iter::once(Subscription { filter, options });
+    encode_subscribe(&mut bytes, id, properties.as_properties(), filters, Version::V5).expect("it has an encoding");
+    net.tell(device, &bytes);
+    let granted = if qos == QoS::AtMostOnce { ReasonCode::Success } else { ReasonCode::GrantedQoS1 };
+    assert_eq!(answers(net, device).0, [("suback", granted.as_u8())]);
+}
+
+/// QoS and subscription identifiers of the messages that a client has received since the last call.
+fn deliveries(net: &mut Net, device: usize) -> Vec<(QoS, Vec<u32>)> {
+    let bytes = std::mem::take(&mut net.devices[device].received);
+    let (mut found, mut rest) = (Vec::new(), &bytes[..]);
+    while let Some((frame, length)) = fixed::split(rest, u32::MAX).expect("the node sends packets") {
+        match decode(&frame, Version::V5).expect("the node sends packets of the standard") {
+            Packet::Publish(publish) => found.push((publish.qos, publish.properties.subscription_ids.to_vec())),
+            other => panic!("unexpected: {other:?}"),
+        }
+        rest = &rest[length..];
+    }
+    found
+}
+
+/// [5: 3.8.4-3] [3: 3.8.4-3]
+#[test]
+fn filter_that_is_subscribed_again_has_the_new_options_and_no_second_copy() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (one, other) = (device(&mut net, consumer, "one"), device(&mut net, producer, "other"));
+        subscribe_as(&mut net, one, "multicast/+", QoS::AtLeastOnce, 7);
+        subscribe_as(&mut net, one, "multicast/+", QoS::AtMostOnce, 8);
+        publish(&mut net, other, "multicast/a", b"x", 1);
+        assert_eq!(deliveries(&mut net, one), [(QoS::AtMostOnce, vec![8])]);
+        subscribe_as(&mut net, one, "multicast/+", QoS::AtMostOnce, 9);
+        publish(&mut net, other, "multicast/a", b"x", 2);
+        assert_eq!(deliveries(&mut net, one), [(QoS::AtMostOnce, vec![9])]);
+    }
+}
+
+/// [5: 3.3.4-2] [3: 3.3.5-1] [5: 3.3.4-5]
+#[test]
+fn overlapping_subscriptions_get_copies_with_their_own_qos_and_identifier() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (one, other) = (device(&mut net, consumer, "one"), device(&mut net, producer, "other"));
+        subscribe_as(&mut net, one, "multicast/#", QoS::AtMostOnce, 7);
+        subscribe_as(&mut net, one, "multicast/+", QoS::AtLeastOnce, 8);
+        publish(&mut net, other, "multicast/a", b"x", 1);
+        let mut found = deliveries(&mut net, one);
+        found.sort();
+        assert_eq!(found, [(QoS::AtMostOnce, vec![7]), (QoS::AtLeastOnce, vec![8])]);
+    }
+}
+
+/// [5: 3.10.4-1] [3: 3.10.4-1] [5: 3.10.4-3] [3: 3.10.4-3]
+#[test]
+fn unsubscribe_ends_the_equal_filter_only_and_a_delivery_that_has_begun_is_completed() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (one, other) = (device(&mut net, consumer, "one"), device(&mut net, producer, "other"));
+        subscribe_as(&mut net, one, "multicast/+", QoS::AtLeastOnce, 7);
+        let unsubscribe = |net: &mut Net, filter: &str| {
+            let mut bytes = Vec::new();
+            let id = PacketId::new(2).expect("not 0");
+            encode_unsubscribe(&mut bytes, id, Properties::NONE, std::iter::once(filter), Version::V5)
+                .expect("it has an encoding");
+            net.tell(one, &bytes);
+            // UNSUBACK: type, length, identifier, no properties, code
+            let [0xb0, 4, 0, 2, 0, code] = std::mem::take(&mut net.devices[one].received)[..] else {
+                panic!("no UNSUBACK")
+            };
+            code
+        };
+        assert_eq!(unsubscribe(&mut net, "multicast/a"), ReasonCode::NoSubscriptionExisted.as_u8());
+        publish(&mut net, other, "multicast/a", b"x", 1);
+        assert_eq!(deliveries(&mut net, one), [(QoS::AtLeastOnce, vec![7])]);
+        assert_eq!(unsubscribe(&mut net, "multicast/+"), ReasonCode::Success.as_u8());
+        // PUBACK of the delivery, and PINGREQ
+        net.tell(one, &[0x40, 2, 0, 1, 0xc0, 0]);
+        assert_eq!(std::mem::take(&mut net.devices[one].received), [0xd0, 0]);
+        publish(&mut net, other, "multicast/a", b"x", 2);
+        assert_eq!(deliveries(&mut net, one), []);
     }
 }

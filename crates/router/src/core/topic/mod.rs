@@ -5,8 +5,10 @@
 //! disk have stored the message; it is accepted at once if all are in memory, or none matches. If
 //! one subscription refuses the message (`onFull: reject`), none stores it.
 
+mod filter_tree;
 mod subscription;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use enmasse_amqp::selector::Subject;
@@ -21,6 +23,7 @@ use super::queue::temporary_settings;
 use super::storage::{Commit, CommitNote, Completion};
 use super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
 
+use filter_tree::FilterTree;
 pub(super) use subscription::Subscriptions;
 
 /// The state of a topic in addition to that of every address.
@@ -73,7 +76,13 @@ impl OpenTopic {
 pub(in crate::core) struct Topic {
     pub(in crate::core) opened: OpenTopic,
     /// addresses of its subscriptions
-    pub(in crate::core) subscriptions: Vec<Key>,
+    pub(in crate::core) subscriptions: BTreeSet<Key>,
+    /// the same by their filters
+    filters: FilterTree,
+    /// number of consumers of its undeclared subscriptions
+    consumers: u32,
+    /// number of its durable undeclared subscriptions
+    durable: u32,
     /// number of subscriptions without room: producers get no credit while there are any
     pub(in crate::core) blocked: u32,
     /// number of subscriptions far beyond their bound: producers are not read while there are any
@@ -133,7 +142,16 @@ impl Router {
             topic.opened = opened;
             return self.reconfigure_subscriptions(at, links);
         }
-        let topic = Topic { opened, subscriptions: Vec::new(), blocked: 0, held: 0, past: QueueStats::default() };
+        let topic = Topic {
+            opened,
+            subscriptions: BTreeSet::new(),
+            filters: FilterTree::default(),
+            consumers: 0,
+            durable: 0,
+            blocked: 0,
+            held: 0,
+            past: QueueStats::default(),
+        };
         self.addresses[at].open_topic(topic);
         let waits = |key: &Key| {
             let subscription = self.addresses.subscription(*key);
@@ -201,7 +219,7 @@ impl Router {
             audience.clear();
             let (name, origin) = (producer.name.as_deref(), producer.origin.as_deref());
             let topic = self.addresses.topic(producer.address);
-            audience.extend(topic.subscriptions.iter().filter(|key| self.wants_from(**key, name, origin)));
+            topic.filters.find(name, |key| audience.extend(self.wants_from(key, name, origin).then_some(key)));
             self.producers[from].audience_epoch = address.epoch;
         }
         audience
@@ -216,7 +234,9 @@ impl Router {
     pub(in crate::core) fn audience_named(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> Vec<Key> {
         // A queue is its own audience.
         let Some(topic) = self.addresses.find_topic(at) else { return vec![at] };
-        topic.subscriptions.iter().copied().filter(|key| self.wants_from(*key, name, origin)).collect()
+        let mut audience = Vec::new();
+        topic.filters.find(name, |key| audience.extend(self.wants_from(key, name, origin).then_some(key)));
+        audience
     }
 
     /// Whether a subscription may want a message.

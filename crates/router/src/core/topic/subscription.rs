@@ -30,7 +30,7 @@ use super::super::{OpenQueue, Queue};
 
 /// Bound of the durable subscriptions that clients create of one topic: a message for all of them
 /// is one record with a target for each.
-const DURABLE_MAX: usize = 10_000;
+const DURABLE_MAX: u32 = 10_000;
 
 /// Address keys of undeclared subscriptions. Declared addresses count up from 0, dynamic nodes down
 /// from the top.
@@ -177,9 +177,7 @@ impl Router {
             return Err(Error::new(condition::NOT_FOUND, "the topic was deleted"));
         };
         let most = topic.settings().limits.consumers;
-        let subscriptions = topic.subscriptions.iter().map(|key| &self.addresses[*key]);
-        let mine = subscriptions.filter(|address| address.treatment.is_undeclared());
-        if mine.map(|address| address.consumers.len()).sum::<usize>() >= most as usize {
+        if topic.consumers >= most {
             let what = format!("the topic has {most} consumers, its limit");
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
         }
@@ -198,9 +196,7 @@ impl Router {
 
     /// Refuses a durable subscription beyond the bound of the topic.
     fn check_durable(&self, at: Key) -> Result<(), Error> {
-        let subscriptions = &self.addresses.topic(at).subscriptions;
-        let durable = subscriptions.iter().filter(|key| self.lifetime_of(**key) == Some(Lifetime::Durable));
-        if durable.count() < DURABLE_MAX {
+        if self.addresses.topic(at).durable < DURABLE_MAX {
             return Ok(());
         }
         let what = format!("the topic has {DURABLE_MAX} durable subscriptions, its limit: end an unused one");
@@ -342,7 +338,13 @@ impl Router {
         let Some(topic) = self.topic_of(at) else { return };
         let address = &mut self.addresses[topic];
         address.epoch = address.epoch.wrapping_add(1);
-        self.addresses.topic_mut(topic).subscriptions.push(at);
+        let filter = self.addresses.subscription(at).and_then(|subscription| subscription.filter.clone());
+        let is_durable = self.lifetime_of(at) == Some(Lifetime::Durable);
+        let topic = self.addresses.topic_mut(topic);
+        topic.subscriptions.insert(at);
+        topic.filters.insert(filter.as_ref().and_then(Filter::text), at);
+        topic.durable += u32::from(is_durable);
+        self.count_consumers(at, self.addresses[at].consumers.len() as i32);
         self.update_topic_back_pressure(at, links);
     }
 
@@ -356,7 +358,25 @@ impl Router {
         }
         let address = &mut self.addresses[topic];
         address.epoch = address.epoch.wrapping_add(1);
-        self.addresses.topic_mut(topic).subscriptions.retain(|key| *key != at);
+        self.count_consumers(at, -(self.addresses[at].consumers.len() as i32));
+        let is_durable = self.lifetime_of(at) == Some(Lifetime::Durable);
+        let filter = self.addresses.subscription(at).and_then(|subscription| subscription.filter.clone());
+        let topic = self.addresses.topic_mut(topic);
+        if topic.subscriptions.remove(&at) {
+            topic.filters.remove(filter.as_ref().and_then(Filter::text), at);
+            topic.durable -= u32::from(is_durable);
+        }
+    }
+
+    /// The number of consumers of a subscription changes.
+    pub(in crate::core) fn count_consumers(&mut self, at: Key, change: i32) {
+        if self.lifetime_of(at).is_none_or(|lifetime| lifetime == Lifetime::Declared) {
+            return;
+        }
+        if let Some(topic) = self.topic_of(at) {
+            let topic = self.addresses.topic_mut(topic);
+            topic.consumers = topic.consumers.wrapping_add_signed(change);
+        }
     }
 
     /// Ends the relations of a deleted address to its topic and its subscriptions. Declared

@@ -9,6 +9,7 @@ use enmasse_amqp::types::{
 };
 use enmasse_mqtt::codec::{PacketId, PropertyId, QoS, ReasonCode, Subscribe, SubscriptionOptions};
 use enmasse_mqtt::topic::Filter;
+use smallvec::SmallVec;
 
 use super::codes::refused_subscription;
 use super::links::{FIRST_SUBSCRIPTION, request};
@@ -28,6 +29,8 @@ pub(in crate::shard) struct FilterState {
     pub(in crate::shard) group: Option<Arc<str>>,
     /// `name` matches more than the filter: each topic is checked again
     pub(in crate::shard) is_checked: bool,
+    /// its links, one for each address that it covers
+    pub(in crate::shard) links: SmallVec<[LinkId; 1]>,
 }
 
 impl FilterState {
@@ -42,6 +45,7 @@ impl FilterState {
             name: name.join("/").into(),
             group: filter.group().map(Arc::from),
             is_checked: stars || filter.as_str().starts_with(['+', '#']),
+            links: SmallVec::new(),
         }
     }
 
@@ -174,10 +178,13 @@ impl Mqtt {
 
     /// Adds a link of a filter to an address.
     pub(in crate::shard) fn add_link(&mut self, filter: &Arc<str>, entry: &Arc<AddressEntry>) {
-        let at = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        let Some(state) = self.filters.get_mut(filter) else { return };
+        let at = self.free_links.pop().unwrap_or(self.links.len());
         if at == self.links.len() {
             self.links.push(None);
         }
+        let link = LinkId((at + FIRST_SUBSCRIPTION) as u32);
+        state.links.push(link);
         self.links[at] = Some(SubscriptionLink {
             filter: Arc::clone(filter),
             entry: Arc::clone(entry),
@@ -185,18 +192,27 @@ impl Mqtt {
             delivered: 0,
             attached: false,
         });
-        self.attaches.push_back(LinkId((at + FIRST_SUBSCRIPTION) as u32));
+        self.attaches.push_back(link);
+    }
+
+    /// Forgets a link; its number may be used again.
+    pub(in crate::shard) fn take_link(&mut self, link: LinkId) -> Option<SubscriptionLink> {
+        let at = (link.0 as usize).checked_sub(FIRST_SUBSCRIPTION)?;
+        let taken = self.links.get_mut(at)?.take()?;
+        self.free_links.push(at);
+        if let Some(state) = self.filters.get_mut(&taken.filter) {
+            state.links.retain(|known| *known != link);
+        }
+        Some(taken)
     }
 
     /// The links of a filter.
     pub(in crate::shard) fn links_of(&self, filter: &str) -> Vec<LinkId> {
-        let numbered = self.links.iter().enumerate();
-        let of_it = numbered.filter(|(_, link)| link.as_ref().is_some_and(|link| *link.filter == *filter));
-        of_it.map(|(at, _)| LinkId((at + FIRST_SUBSCRIPTION) as u32)).collect()
+        self.filters.get(filter).map(|state| state.links.to_vec()).unwrap_or_default()
     }
 
     pub(in crate::shard) fn is_at(&self, filter: &str, entry: &AddressEntry) -> bool {
-        let mut links = self.links.iter().flatten();
-        links.any(|link| *link.filter == *filter && link.entry.key == entry.key)
+        let mut links = self.filters.get(filter).into_iter().flat_map(|state| &state.links);
+        links.any(|link| self.link(*link).is_some_and(|link| link.entry.key == entry.key))
     }
 }

@@ -73,6 +73,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) filters: BTreeMap<Arc<str>, FilterState>,
     /// subscription links by number, from [`FIRST_SUBSCRIPTION`] on
     pub(in crate::shard) links: Vec<Option<SubscriptionLink>>,
+    /// places in `links` that are not in use
+    pub(in crate::shard) free_links: Vec<usize>,
     /// links to attach, in order
     pub(in crate::shard) attaches: VecDeque<LinkId>,
     /// links that are attached and have no credit yet
@@ -193,6 +195,7 @@ impl Mqtt {
             visit: None,
             filters: BTreeMap::new(),
             links: Vec::new(),
+            free_links: Vec::new(),
             attaches: VecDeque::new(),
             grants: VecDeque::new(),
             answering: VecDeque::new(),
@@ -293,11 +296,6 @@ impl Mqtt {
     pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
         let found = self.link(link)?;
         Some(LinkSummary { name: &found.filter, credit: CREDIT, deliveries: 0, unsettled: 0 })
-    }
-
-    /// Forgets a link; its number may be used again.
-    pub(in crate::shard) fn take_link(&mut self, link: LinkId) -> Option<SubscriptionLink> {
-        self.links.get_mut((link.0 as usize).checked_sub(FIRST_SUBSCRIPTION)?)?.take()
     }
 }
 

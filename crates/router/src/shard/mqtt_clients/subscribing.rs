@@ -21,7 +21,7 @@ use crate::shard::{ConnId, Shard};
 use crate::table::AddressEntry;
 
 /// Filters of one connection; a client with more has a link for each anyway.
-const FILTERS_MAX: usize = 65_536;
+const FILTERS_MAX: usize = 131_072;
 
 impl Shard {
     pub(super) fn subscribe_mqtt(&mut self, id: ConnId, subscribe: &Subscribe<'_>) {
@@ -61,7 +61,7 @@ impl Shard {
 
     /// Attaches a filter to the addresses that it covers. A filter that is subscribed again has new
     /// options [5: 3.8.4-3]; its links stay, unless the options concern their addresses.
-    fn attach_filter(&mut self, id: ConnId, text: &Arc<str>, state: FilterState, entries: &[Arc<AddressEntry>]) {
+    fn attach_filter(&mut self, id: ConnId, text: &Arc<str>, mut state: FilterState, entries: &[Arc<AddressEntry>]) {
         let Some(mqtt) = self.mqtt(id) else { return };
         let before = mqtt.filters.get(text).map(|before| before.options);
         let moved = before.filter(|before| {
@@ -81,6 +81,7 @@ impl Shard {
                 refusal: None,
             });
         }
+        state.links = mqtt.filters.remove(text).map(|before| before.links).unwrap_or_default();
         mqtt.filters.insert(Arc::clone(text), state);
         for entry in entries {
             if !mqtt.is_at(text, entry) {
