@@ -3,13 +3,19 @@
 use enmasse_router::core::AddressKind;
 use enmasse_router::plan::{Address, AddressLimits, AddressType, Redelivery, Retention, Subscription, Ttl};
 
-use crate::devices::{QUEUE, STREAM, TOPIC};
 use crate::random::Random;
 
 /// The dead-letter address of `orders` and of the subscriptions.
 pub(crate) const DEAD_LETTERS: &str = "dead";
 /// The expiry address of `brief`.
 pub(crate) const EXPIRED: &str = "expired";
+
+/// The queue of clients of MQTT.
+pub(crate) const QUEUE: &str = "orders";
+/// Their topic.
+pub(crate) const TOPIC: &str = "events";
+/// Their stream.
+pub(crate) const STREAM: &str = "log";
 
 /// One declared address.
 #[derive(Clone, Debug)]

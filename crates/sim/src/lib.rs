@@ -17,11 +17,13 @@ mod link;
 mod message;
 mod node;
 mod random;
+mod report;
 mod scenario;
 mod wire;
 mod world;
 
 pub use faults::{Fault, FaultCounts};
 pub use ledger::RunStats;
+pub use report::Report;
 pub use scenario::Profile;
-pub use world::{Report, run};
+pub use world::run;

@@ -10,10 +10,11 @@ use enmasse_router::plan::Plan;
 
 use crate::client::Client;
 use crate::devices;
-use crate::faults::{Fault, FaultCounts};
-use crate::ledger::{Ledger, RunStats, covers};
+use crate::faults::Fault;
+use crate::ledger::{Ledger, covers};
 use crate::node::Node;
 use crate::random::Random;
+use crate::report::Report;
 use crate::scenario::{Profile, Scenario};
 
 /// The most steps until a run is quiet, plus a number for each message sent, because a slow
@@ -28,17 +29,6 @@ const CHECK_INTERVAL_STEPS: u32 = 100;
 /// Steps after which the power fails if the journal has written too little to reach the failing
 /// disk call.
 const POWER_STEPS: u32 = 2_000;
-
-/// The result of a run.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// the counters of the run
-    pub stats: RunStats,
-    /// the faults that were injected
-    pub faults: FaultCounts,
-    /// digest of the log, equal for every run of the seed
-    pub digest: u64,
-}
 
 struct World {
     now: Time,

@@ -11,7 +11,7 @@ use enmasse_mqtt::codec::{
 };
 
 use super::promises::{Progress, Promises};
-use super::{QUEUE, STREAM, TOPIC};
+use crate::address::{QUEUE, STREAM, TOPIC};
 use crate::node::Node;
 use crate::random::Random;
 
@@ -227,7 +227,7 @@ impl Device {
             Packet::Publish(publish) => self.receive(publish, promises),
             Packet::Ack(ack) => self.acknowledged(ack, promises),
             Packet::Disconnect(disconnect) => {
-                promises.note(|| format!("client {} is told {:?}", self.number, disconnect.code));
+                promises.note(|| format!("client {} receives DISCONNECT with {:?}", self.number, disconnect.code));
             }
             other => promises.violation(format!("client {} received {other:?}", self.number)),
         }

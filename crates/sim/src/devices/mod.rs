@@ -10,19 +10,15 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_mqtt::codec::QoS;
 use enmasse_router::plan::Plan;
 
+use crate::address::STREAM;
 use crate::faults::{Fault, FaultCounts};
 use crate::ledger::RunStats;
 use crate::node::Node;
 use crate::random::Random;
+use crate::report::Report;
 use crate::scenario::{Profile, Scenario};
-use crate::world::Report;
 use device::{Device, Role};
 use promises::Promises;
-
-/// The addresses of a run.
-pub(crate) const QUEUE: &str = "orders";
-pub(crate) const TOPIC: &str = "events";
-pub(crate) const STREAM: &str = "log";
 
 /// The most steps until a run is quiet.
 const QUIESCE_STEPS: u32 = 2_000_000;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use enmasse_mqtt::codec::QoS;
 
+use crate::address::{QUEUE, STREAM, TOPIC};
+
 /// The progress of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -87,12 +89,12 @@ impl Promises {
         self.received += 1;
         let number = payload.try_into().map(|number| u64::from_be_bytes(number) as usize);
         let Some(sent) = number.ok().and_then(|number| self.sent.get_mut(number)) else {
-            return self.violation(format!("client {device} received a message that nobody has sent: {payload:?}"));
+            return self.violation(format!("client {device} received an unknown message: {payload:?}"));
         };
         *sent.received.entry(device).or_default() += 1;
         let (count, times) = (sent.received[&device], sent.received.values().sum::<u32>());
         let is_once = qos == QoS::ExactlyOnce && sent.qos == QoS::ExactlyOnce;
-        if is_once && (count > 1 || sent.topic == super::QUEUE && times > 1) {
+        if is_once && (count > 1 || sent.topic == QUEUE && times > 1) {
             let what = format!("client {device} received message {number:?} again, with QoS 2: {sent:?}");
             return self.violation(what);
         }
@@ -103,10 +105,10 @@ impl Promises {
     pub(super) fn check_arrived(&mut self, logged: u64) {
         let mut missing = Vec::new();
         for (number, sent) in self.sent.iter().enumerate().filter(|(_, sent)| sent.progress == Progress::Promised) {
-            if sent.topic == super::QUEUE && sent.received.is_empty() {
+            if sent.topic == QUEUE && sent.received.is_empty() {
                 missing.push(format!("message {number} of the queue: {sent:?}"));
             }
-            if sent.topic.starts_with(super::TOPIC) {
+            if sent.topic.starts_with(TOPIC) {
                 let wants = |(_, since): &(&usize, &usize)| **since <= number;
                 let without = self.topics.iter().filter(wants).find(|(device, _)| !sent.received.contains_key(device));
                 missing.extend(without.map(|(device, _)| format!("message {number} for client {device}: {sent:?}")));
@@ -116,7 +118,7 @@ impl Promises {
             let what = format!("{} messages never arrived, the first: {first}", missing.len());
             self.violation(what);
         }
-        let promised = self.sent.iter().filter(|sent| sent.topic == super::STREAM).count() as u64;
+        let promised = self.sent.iter().filter(|sent| sent.topic == STREAM).count() as u64;
         if logged != promised {
             self.violation(format!("the stream has {logged} messages, and {promised} were sent with QoS 2"));
         }

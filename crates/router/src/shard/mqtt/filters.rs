@@ -169,6 +169,10 @@ impl Mqtt {
     /// Answers the SUBSCRIBE in progress. `stored`: the record of the session has its filters.
     pub(in crate::shard) fn answer_subscribe(&mut self, stored: bool) {
         let Some(mut answering) = self.answering.pop_front() else { return };
+        if self.answering.is_empty() {
+            // Most clients subscribe once.
+            self.answering = VecDeque::new();
+        }
         if !stored {
             answering.codes.fill(ReasonCode::UnspecifiedError);
         }

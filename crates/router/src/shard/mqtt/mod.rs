@@ -69,8 +69,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) session: SessionState,
     /// set if it visits a session without a client: when that has left, and its connection
     pub(in crate::shard) visit: Option<(Time, Option<u128>)>,
-    /// filters of the client, as it sent them
-    pub(in crate::shard) filters: BTreeMap<Arc<str>, FilterState>,
+    /// filters of the client, as it sent them; boxed, because a node of the map has room for eleven
+    pub(in crate::shard) filters: BTreeMap<Arc<str>, Box<FilterState>>,
     /// subscription links by number, from [`FIRST_SUBSCRIPTION`] on
     pub(in crate::shard) links: Vec<Option<SubscriptionLink>>,
     /// places in `links` that are not in use

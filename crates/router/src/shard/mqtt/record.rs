@@ -100,7 +100,7 @@ impl SessionState {
 impl Mqtt {
     /// The present state of the session, for its record.
     pub(in crate::shard) fn record(&self) -> Session {
-        let subscription = |(text, filter): (&std::sync::Arc<str>, &FilterState)| StoredSubscription {
+        let subscription = |(text, filter): (&std::sync::Arc<str>, &Box<FilterState>)| StoredSubscription {
             filter: text.to_string(),
             options: filter.options,
             subscription_id: filter.id,
@@ -198,7 +198,7 @@ impl Mqtt {
         for subscription in &record.subscriptions {
             if let Ok(filter) = Filter::parse(&subscription.filter) {
                 let state = FilterState::new(&filter, subscription.options, subscription.subscription_id);
-                self.filters.insert(subscription.filter.as_str().into(), state);
+                self.filters.insert(subscription.filter.as_str().into(), Box::new(state));
             }
         }
     }

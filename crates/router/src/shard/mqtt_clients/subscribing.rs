@@ -82,7 +82,7 @@ impl Shard {
             });
         }
         state.links = mqtt.filters.remove(text).map(|before| before.links).unwrap_or_default();
-        mqtt.filters.insert(Arc::clone(text), state);
+        mqtt.filters.insert(Arc::clone(text), Box::new(state));
         for entry in entries {
             if !mqtt.is_at(text, entry) {
                 mqtt.add_link(text, entry);
