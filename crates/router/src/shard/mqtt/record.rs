@@ -100,14 +100,14 @@ impl SessionState {
 impl Mqtt {
     /// The present state of the session, for its record.
     pub(in crate::shard) fn record(&self) -> Session {
-        let subscription = |(text, filter): (&std::sync::Arc<str>, &Box<FilterState>)| StoredSubscription {
-            filter: text.to_string(),
+        let subscription = |text: &str, filter: &FilterState| StoredSubscription {
+            filter: text.to_owned(),
             options: filter.options,
             subscription_id: filter.id,
         };
         Session {
             expiry_s: self.session.expiry_s,
-            subscriptions: self.filters.iter().map(subscription).collect(),
+            subscriptions: self.filters.iter().map(|(text, filter)| subscription(text, filter)).collect(),
             will: self.session.will.as_deref().cloned(),
         }
     }
