@@ -108,3 +108,13 @@ async def test_a_trace_is_read_in_the_page_and_bounded(connected: Served) -> Non
     assert ended.text.count("event: frame") == 3
     assert '{"reason": "seconds"}' in ended.text
     assert (await editor.get(f"{MINE}/3/trace")).status_code == 404
+
+
+async def test_links_have_a_rate_from_the_second_reading_on(connected: Served) -> None:
+    (attached,) = connected.engine.attached
+    # The last one has attached again, and counts from zero.
+    for deliveries, rate in ((10, None), (50, 20.0), (5, None)):
+        connected.engine.attached = [attached._replace(deliveries=deliveries)]
+        answer = await connected.http.get(f"{ADDRESSES}/default.orders/links")
+        assert answer.json()["items"][0].get("deliveriesPerSecond") == rate
+        connected.clock.advance(2)

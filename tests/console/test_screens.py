@@ -85,7 +85,7 @@ def declared(platform: Platform) -> Iterator[None]:
         plant = PLANT | {"metadata": {"name": "plant", "namespace": SPACE}}
         assert api.post(path, json=plant).status_code == 201
         assert api.put(f"{path}/plant/report", json=STATE).status_code == 200
-    login = {"user": "alice", "password": "secret"}
+    login = {"user": f"alice@{SPACE}.{SPACE}", "password": "secret"}
     with closing(connect(platform, SPACE, allowed_mechs="PLAIN", **login)) as connection:
         connection.create_receiver("orders", credit=0)
         yield

@@ -44,14 +44,6 @@ export function linkColumns(connectionPath: (id: string) => string): Column<Link
     { key: 'unsettled', title: 'Unsettled', isNumeric: true, render: (link) => count(link.unsettled) },
     { key: 'deliveries', title: 'Deliveries', isNumeric: true, render: (link) => count(link.deliveries) },
     { key: 'rate', title: 'Per second', isNumeric: true, render: (link) => rate(link.deliveriesPerSecond) },
-    {
-      key: 'outcomes',
-      title: 'Not accepted',
-      isNumeric: true,
-      help: 'Rejected, released and modified',
-      render: (link) =>
-        link.outcomes ? count(link.outcomes.rejected + link.outcomes.released + link.outcomes.modified) : '–',
-    },
   ];
 }
 

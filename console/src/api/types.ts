@@ -130,7 +130,6 @@ export interface Link {
   credit?: number;
   unsettled?: number;
   deliveries?: number;
-  outcomes?: { accepted: number; rejected: number; released: number; modified: number };
   deliveriesPerSecond?: number;
 }
 

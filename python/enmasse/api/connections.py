@@ -6,6 +6,7 @@ listing, as far as that is recent; the node counts only totals.
 
 import asyncio
 import json
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -25,6 +26,9 @@ PAGE_MAX = 500
 """Maximum connections of a page."""
 
 WINDOW_MIN_S, WINDOW_MAX_S = 1.0, 60.0
+LINKS_KEPT_MAX = 10_000
+"""Maximum links whose last readings are kept; the one that was read longest ago is dropped."""
+
 TRANSPORTS_OVER_TLS = ("amqps", "mqtts", "wss")
 
 TRACE_FRAMES, TRACE_FRAMES_MAX = 200, 1000
@@ -63,12 +67,35 @@ class _Totals:
         return 0.0, 0.0
 
 
+class _Deliveries:
+    """Deliveries of links at their last two readings, for rates that all readers share."""
+
+    def __init__(self) -> None:
+        self._readings: OrderedDict[tuple[int, str, str], list[tuple[float, int]]] = OrderedDict()
+
+    def rate(self, link: LinkStatistics, now_s: float) -> float | None:
+        """Record a reading; return deliveries per second since one before, None without one."""
+        key = link.connection, link.role, link.name
+        known = self._readings.setdefault(key, [])
+        self._readings.move_to_end(key)
+        if not known or now_s - known[-1][0] >= WINDOW_MIN_S:
+            self._readings[key] = known = [*known[-1:], (now_s, link.deliveries)]
+        while len(self._readings) > LINKS_KEPT_MAX:
+            self._readings.popitem(last=False)
+        then_s, deliveries = known[0]
+        # A link that attached again under its name counts from zero.
+        if not WINDOW_MIN_S <= now_s - then_s <= WINDOW_MAX_S or link.deliveries < deliveries:
+            return None
+        return round((link.deliveries - deliveries) / (now_s - then_s), 1)
+
+
 class ConnectionPages:
     """The paths of connections in a namespace, and of links at an address."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._totals = _Totals()
+        self._deliveries = _Deliveries()
 
     async def several(self, request: Request) -> Response:
         """The connections of a namespace, of one space or at one address, by number."""
@@ -113,7 +140,9 @@ class ConnectionPages:
         links, _ = await self._platform.engine.links(connection=connection.id)
         names = self._names(request.path_params["namespace"])
         shown = self._shown(connection)
-        return JSONResponse(shown | {"links": [_link(one, connection, names) for one in links]})
+        return JSONResponse(
+            shown | {"links": [self._link(one, connection, names) for one in links]}
+        )
 
     async def trace(self, request: Request) -> Response:
         """The next frames of a connection as server-sent events, without payloads and secrets."""
@@ -147,7 +176,9 @@ class ConnectionPages:
         by_id = {one.id: one for one in await self._within(request.path_params["namespace"])}
         names = {address.metadata.uid or "": address.name}
         items = [
-            _link(one, by_id[one.connection], names) for one in links if one.connection in by_id
+            self._link(one, by_id[one.connection], names)
+            for one in links
+            if one.connection in by_id
         ]
         return JSONResponse(
             {
@@ -196,6 +227,11 @@ class ConnectionPages:
         """Return the names of the addresses of a namespace by uid."""
         listed = self._platform.store.list("Address", namespace)
         return {one.metadata.uid or "": one.name for one in listed if isinstance(one, Address)}
+
+    def _link(self, one: LinkStatistics, connection: Connection, names: dict[str, str]) -> Document:
+        rate = self._deliveries.rate(one, self._platform.clock.monotonic())
+        shown = _link(one, connection, names)
+        return shown if rate is None else shown | {"deliveriesPerSecond": rate}
 
     def _shown(self, one: Connection) -> Document:
         name, _, namespace = (one.space or "").partition(".")
