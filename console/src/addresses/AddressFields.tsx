@@ -1,14 +1,6 @@
-import { ExpandableSection, FormSection, Grid, GridItem } from '@patternfly/react-core';
-import type { ReactNode } from 'react';
-import {
-  DURATIONS,
-  NumberField,
-  QuantityField,
-  SIZES,
-  SelectField,
-  SwitchField,
-  TextField,
-} from '@/ui/fields';
+import { ExpandableSection, FormSection } from '@patternfly/react-core';
+import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
+import { SwitchField } from '@/ui/fields';
 import type { AddressDraft } from './draft';
 import { supports, type Feature } from './types';
 
@@ -23,24 +15,211 @@ export interface AddressFieldsProps {
   isNew: boolean;
 }
 
-function Half({ children }: { children: ReactNode }) {
-  return (
-    <GridItem md={6} span={12}>
-      {children}
-    </GridItem>
-  );
-}
-
-function Part({ title, text, children }: { title: string; text?: string; children: ReactNode }) {
-  return (
-    <ExpandableSection toggleText={text ? `${title} – ${text}` : title} isIndented>
-      <Grid hasGutter>{children}</Grid>
-    </ExpandableSection>
-  );
-}
+type Fields = FieldSpec<AddressDraft>[];
 
 function options(names: readonly string[]) {
   return [{ value: '', title: 'None' }, ...names.map((name) => ({ value: name, title: name }))];
+}
+
+const STREAM: Fields = [
+  { kind: 'duration', field: 'retentionAge', label: 'Keep messages for', path: 'spec.retention.age' },
+  {
+    kind: 'size',
+    field: 'retentionBytes',
+    label: 'Keep at most, in each partition',
+    path: 'spec.retention.bytes',
+  },
+  {
+    kind: 'number',
+    field: 'partitions',
+    label: 'Partitions',
+    path: 'spec.partitions',
+    min: 1,
+    hint: 'Order holds within a partition. The number can only grow.',
+  },
+];
+
+const TIME_TO_LIVE: Fields = [
+  {
+    kind: 'duration',
+    field: 'ttlMaximum',
+    label: 'Longest time to live',
+    path: 'spec.messageTtl.maximum',
+    hint: 'Also that of messages without one.',
+  },
+  {
+    kind: 'duration',
+    field: 'ttlMinimum',
+    label: 'Shortest time to live',
+    path: 'spec.messageTtl.minimum',
+  },
+];
+
+const MAXIMUM_CONSUMERS: Fields = [
+  {
+    kind: 'number',
+    field: 'maxConsumers',
+    label: 'Consumers at the same time',
+    path: 'spec.subscription.maxConsumers',
+    min: 1,
+    hint: '1 by default; cannot change later.',
+  },
+];
+
+const DURABILITY: Fields = [
+  {
+    kind: 'select',
+    field: 'durability',
+    label: 'Accepted messages are',
+    path: 'spec.durability',
+    options: [
+      { value: '', title: 'on disk before they are accepted (default)' },
+      { value: 'memory', title: 'in memory only: faster, lost with the process' },
+    ],
+  },
+];
+
+const ORDERING: Fields = [
+  {
+    kind: 'select',
+    field: 'groups',
+    label: 'Messages with the same group-id',
+    path: 'spec.groups',
+    options: [
+      { value: '', title: 'The default' },
+      { value: 'none', title: 'are not treated apart' },
+      { value: 'sticky', title: 'go to the same consumer' },
+      { value: 'perKey', title: 'keep their order only' },
+    ],
+  },
+  {
+    kind: 'text',
+    field: 'lastValueKey',
+    label: 'Last value key',
+    path: 'spec.lastValueKey',
+    hint: 'An application property: only the newest message of each value is kept.',
+  },
+  {
+    kind: 'switch',
+    field: 'singleActiveConsumer',
+    label: 'One consumer at a time; the others wait to take over',
+    path: 'spec.singleActiveConsumer',
+  },
+];
+
+const DUPLICATES: Fields = [
+  {
+    kind: 'number',
+    field: 'duplicateIds',
+    label: 'Remembered ids',
+    path: 'spec.duplicateDetection.ids',
+    min: 1,
+  },
+  {
+    kind: 'duration',
+    field: 'duplicateWindow',
+    label: 'Remembered for',
+    path: 'spec.duplicateDetection.window',
+  },
+];
+
+function redelivery(deadletters: readonly string[]): Fields {
+  const path = 'spec.messageRedelivery';
+  return [
+    {
+      kind: 'select',
+      field: 'deadletter',
+      label: 'Dead letters go to',
+      path: 'spec.deadletter',
+      options: options(deadletters),
+      hint: deadletters.length === 0 ? 'The space has no address of type deadletter yet.' : undefined,
+    },
+    {
+      kind: 'select',
+      field: 'expiry',
+      label: 'Expired messages go to',
+      path: 'spec.expiry',
+      options: options(deadletters),
+    },
+    {
+      kind: 'number',
+      field: 'attempts',
+      label: 'Delivery attempts',
+      path: `${path}.maximumDeliveryAttempts`,
+      min: -1,
+      hint: '-1: without a limit',
+    },
+    {
+      kind: 'duration',
+      field: 'delay',
+      label: 'Delay before the second attempt',
+      path: `${path}.redeliveryDelay`,
+    },
+    {
+      kind: 'number',
+      field: 'delayMultiplier',
+      label: 'Each delay is so many times the one before',
+      path: `${path}.redeliveryDelayMultiplier`,
+      min: 1,
+    },
+    { kind: 'duration', field: 'delayMaximum', label: 'Longest delay', path: `${path}.maximumDeliveryDelay` },
+    {
+      kind: 'switch',
+      field: 'keepsRejected',
+      label: 'A rejected message stays and counts as a failed delivery',
+      path: 'spec.treatRejectAsUnmodifiedDeliveryFailed',
+    },
+  ];
+}
+
+function limits(has: (feature: Feature) => boolean, isDeadletter: boolean): Fields {
+  const [isStored, path] = [has('storedLimits'), 'spec.limits'];
+  return [
+    {
+      kind: 'number',
+      field: 'limitMessages',
+      label: 'Stored messages',
+      path: `${path}.messages`,
+      isShown: isStored,
+    },
+    { kind: 'size', field: 'limitBytes', label: 'Stored bytes', path: `${path}.bytes`, isShown: isStored },
+    {
+      kind: 'select',
+      field: 'onFull',
+      label: 'When it is full',
+      path: `${path}.onFull`,
+      isShown: isStored,
+      options: [
+        { value: '', title: 'The default of the plan' },
+        { value: 'block', title: 'Producers wait', isDisabled: isDeadletter },
+        { value: 'reject', title: 'Messages are rejected', isDisabled: isDeadletter },
+        { value: 'dropOldest', title: 'The oldest message is dropped' },
+      ],
+    },
+    {
+      kind: 'size',
+      field: 'limitMessageSize',
+      label: 'Size of a message',
+      path: `${path}.messageSize`,
+      isShown: has('messageSize'),
+    },
+    {
+      kind: 'number',
+      field: 'limitConsumers',
+      label: 'Consumers',
+      path: `${path}.consumers`,
+      min: 1,
+      isShown: has('consumers'),
+    },
+    {
+      kind: 'number',
+      field: 'limitProducers',
+      label: 'Producers',
+      path: `${path}.producers`,
+      min: 1,
+      isShown: has('producers'),
+    },
+  ];
 }
 
 function Stream({ draft, set, isNew }: AddressFieldsProps) {
@@ -57,353 +236,60 @@ function Stream({ draft, set, isNew }: AddressFieldsProps) {
           hint="Consumers read from any offset or time, as often as they like, until retention removes the messages."
         />
       ) : null}
-      {draft.isStream ? (
-        <Grid hasGutter>
-          <Half>
-            <QuantityField
-              label="Keep messages for"
-              path="spec.retention.age"
-              units={DURATIONS}
-              value={draft.retentionAge}
-              onChange={(retentionAge) => {
-                set({ retentionAge });
-              }}
-            />
-          </Half>
-          <Half>
-            <QuantityField
-              label="Keep at most, in each partition"
-              path="spec.retention.bytes"
-              units={SIZES}
-              value={draft.retentionBytes}
-              onChange={(retentionBytes) => {
-                set({ retentionBytes });
-              }}
-            />
-          </Half>
-          <Half>
-            <NumberField
-              label="Partitions"
-              path="spec.partitions"
-              min={1}
-              value={draft.partitions}
-              onChange={(partitions) => {
-                set({ partitions });
-              }}
-              hint="Order holds within a partition. The number can only grow."
-            />
-          </Half>
-        </Grid>
-      ) : null}
+      {draft.isStream ? <DraftFields draft={draft} set={set} of={STREAM} /> : null}
     </FormSection>
   );
 }
 
-function Redelivery({ draft, set, deadletters }: AddressFieldsProps) {
-  return (
-    <Part title="Failed deliveries" text="attempts, delays, dead letters">
-      <Half>
-        <SelectField
-          label="Dead letters go to"
-          path="spec.deadletter"
-          value={draft.deadletter}
-          options={options(deadletters)}
-          onChange={(deadletter) => {
-            set({ deadletter });
-          }}
-          hint={deadletters.length === 0 ? 'The space has no address of type deadletter yet.' : undefined}
-        />
-      </Half>
-      <Half>
-        <SelectField
-          label="Expired messages go to"
-          path="spec.expiry"
-          value={draft.expiry}
-          options={options(deadletters)}
-          onChange={(expiry) => {
-            set({ expiry });
-          }}
-        />
-      </Half>
-      <Half>
-        <NumberField
-          label="Delivery attempts"
-          path="spec.messageRedelivery.maximumDeliveryAttempts"
-          min={-1}
-          value={draft.attempts}
-          onChange={(attempts) => {
-            set({ attempts });
-          }}
-          hint="-1: without a limit"
-        />
-      </Half>
-      <Half>
-        <QuantityField
-          label="Delay before the second attempt"
-          path="spec.messageRedelivery.redeliveryDelay"
-          units={DURATIONS}
-          value={draft.delay}
-          onChange={(delay) => {
-            set({ delay });
-          }}
-        />
-      </Half>
-      <Half>
-        <NumberField
-          label="Each delay is so many times the one before"
-          path="spec.messageRedelivery.redeliveryDelayMultiplier"
-          min={1}
-          value={draft.delayMultiplier}
-          onChange={(delayMultiplier) => {
-            set({ delayMultiplier });
-          }}
-        />
-      </Half>
-      <Half>
-        <QuantityField
-          label="Longest delay"
-          path="spec.messageRedelivery.maximumDeliveryDelay"
-          units={DURATIONS}
-          value={draft.delayMaximum}
-          onChange={(delayMaximum) => {
-            set({ delayMaximum });
-          }}
-        />
-      </Half>
-      <GridItem>
-        <SwitchField
-          label="A rejected message stays and counts as a failed delivery"
-          path="spec.treatRejectAsUnmodifiedDeliveryFailed"
-          value={draft.keepsRejected}
-          onChange={(keepsRejected) => {
-            set({ keepsRejected });
-          }}
-        />
-      </GridItem>
-    </Part>
-  );
-}
-
-function Limits({ draft, set, has }: AddressFieldsProps & { has: (feature: Feature) => boolean }) {
-  return (
-    <Part title="Limits" text="what it holds, who uses it">
-      {has('storedLimits') ? (
-        <>
-          <Half>
-            <NumberField
-              label="Stored messages"
-              path="spec.limits.messages"
-              value={draft.limitMessages}
-              onChange={(limitMessages) => {
-                set({ limitMessages });
-              }}
-            />
-          </Half>
-          <Half>
-            <QuantityField
-              label="Stored bytes"
-              path="spec.limits.bytes"
-              units={SIZES}
-              value={draft.limitBytes}
-              onChange={(limitBytes) => {
-                set({ limitBytes });
-              }}
-            />
-          </Half>
-          <Half>
-            <SelectField
-              label="When it is full"
-              path="spec.limits.onFull"
-              value={draft.onFull}
-              onChange={(onFull) => {
-                set({ onFull: onFull as AddressDraft['onFull'] });
-              }}
-              options={[
-                { value: '', title: 'The default of the plan' },
-                { value: 'block', title: 'Producers wait', isDisabled: draft.type === 'deadletter' },
-                { value: 'reject', title: 'Messages are rejected', isDisabled: draft.type === 'deadletter' },
-                { value: 'dropOldest', title: 'The oldest message is dropped' },
-              ]}
-            />
-          </Half>
-        </>
-      ) : null}
-      {has('messageSize') ? (
-        <Half>
-          <QuantityField
-            label="Size of a message"
-            path="spec.limits.messageSize"
-            units={SIZES}
-            value={draft.limitMessageSize}
-            onChange={(limitMessageSize) => {
-              set({ limitMessageSize });
-            }}
-          />
-        </Half>
-      ) : null}
-      {has('consumers') ? (
-        <Half>
-          <NumberField
-            label="Consumers"
-            path="spec.limits.consumers"
-            min={1}
-            value={draft.limitConsumers}
-            onChange={(limitConsumers) => {
-              set({ limitConsumers });
-            }}
-          />
-        </Half>
-      ) : null}
-      {has('producers') ? (
-        <Half>
-          <NumberField
-            label="Producers"
-            path="spec.limits.producers"
-            min={1}
-            value={draft.limitProducers}
-            onChange={(limitProducers) => {
-              set({ limitProducers });
-            }}
-          />
-        </Half>
-      ) : null}
-    </Part>
-  );
-}
-
-function Ordering({ draft, set }: AddressFieldsProps) {
-  return (
-    <Part title="Order of consumers" text="groups, one active consumer, last values">
-      <Half>
-        <SelectField
-          label="Messages with the same group-id"
-          path="spec.groups"
-          value={draft.groups}
-          onChange={(groups) => {
-            set({ groups: groups as AddressDraft['groups'] });
-          }}
-          options={[
-            { value: '', title: 'The default' },
-            { value: 'none', title: 'are not treated apart' },
-            { value: 'sticky', title: 'go to the same consumer' },
-            { value: 'perKey', title: 'keep their order only' },
-          ]}
-        />
-      </Half>
-      <Half>
-        <TextField
-          label="Last value key"
-          path="spec.lastValueKey"
-          value={draft.lastValueKey}
-          onChange={(lastValueKey) => {
-            set({ lastValueKey });
-          }}
-          hint="An application property: only the newest message of each value is kept."
-        />
-      </Half>
-      <GridItem>
-        <SwitchField
-          label="One consumer at a time; the others wait to take over"
-          path="spec.singleActiveConsumer"
-          value={draft.singleActiveConsumer}
-          onChange={(singleActiveConsumer) => {
-            set({ singleActiveConsumer });
-          }}
-        />
-      </GridItem>
-    </Part>
-  );
+interface Section {
+  title: string;
+  text: string;
+  fields: Fields;
 }
 
 export function AddressFields(props: AddressFieldsProps) {
-  const { draft, set, isNew } = props;
+  const { draft, set, deadletters, isNew } = props;
   const has = (feature: Feature) => supports(draft.type, draft.isStream, feature);
   const hasLimits = has('storedLimits') || has('messageSize') || has('consumers') || has('producers');
+  const sections: (Section | null)[] = [
+    has('redelivery') && has('deadletter')
+      ? {
+          title: 'Failed deliveries',
+          text: 'attempts, delays, dead letters',
+          fields: redelivery(deadletters),
+        }
+      : null,
+    hasLimits
+      ? {
+          title: 'Limits',
+          text: 'what it holds, who uses it',
+          fields: limits(has, draft.type === 'deadletter'),
+        }
+      : null,
+    has('groups')
+      ? {
+          title: 'Order of consumers',
+          text: 'groups, one active consumer, last values',
+          fields: ORDERING,
+        }
+      : null,
+    has('duplicates')
+      ? { title: 'Duplicates', text: 'messages with an id that was seen', fields: DUPLICATES }
+      : null,
+  ];
   return (
     <>
-      {has('maxConsumers') && isNew ? (
-        <NumberField
-          label="Consumers at the same time"
-          path="spec.subscription.maxConsumers"
-          min={1}
-          value={draft.maxConsumers}
-          onChange={(maxConsumers) => {
-            set({ maxConsumers });
-          }}
-          hint="1 by default; cannot change later."
-        />
-      ) : null}
+      {has('maxConsumers') && isNew ? <DraftFields draft={draft} set={set} of={MAXIMUM_CONSUMERS} /> : null}
       <Stream {...props} />
-      {has('messageTtl') ? (
-        <Grid hasGutter>
-          <Half>
-            <QuantityField
-              label="Longest time to live"
-              path="spec.messageTtl.maximum"
-              units={DURATIONS}
-              value={draft.ttlMaximum}
-              onChange={(ttlMaximum) => {
-                set({ ttlMaximum });
-              }}
-              hint="Also that of messages without one."
-            />
-          </Half>
-          <Half>
-            <QuantityField
-              label="Shortest time to live"
-              path="spec.messageTtl.minimum"
-              units={DURATIONS}
-              value={draft.ttlMinimum}
-              onChange={(ttlMinimum) => {
-                set({ ttlMinimum });
-              }}
-            />
-          </Half>
-        </Grid>
-      ) : null}
-      {has('durability') && isNew ? (
-        <SelectField
-          label="Accepted messages are"
-          path="spec.durability"
-          value={draft.durability}
-          onChange={(durability) => {
-            set({ durability: durability as AddressDraft['durability'] });
-          }}
-          options={[
-            { value: '', title: 'on disk before they are accepted (default)' },
-            { value: 'memory', title: 'in memory only: faster, lost with the process' },
-          ]}
-        />
-      ) : null}
-      {has('redelivery') && has('deadletter') ? <Redelivery {...props} /> : null}
-      {hasLimits ? <Limits {...props} has={has} /> : null}
-      {has('groups') ? <Ordering {...props} /> : null}
-      {has('duplicates') ? (
-        <Part title="Duplicates" text="messages with an id that was seen">
-          <Half>
-            <NumberField
-              label="Remembered ids"
-              path="spec.duplicateDetection.ids"
-              min={1}
-              value={draft.duplicateIds}
-              onChange={(duplicateIds) => {
-                set({ duplicateIds });
-              }}
-            />
-          </Half>
-          <Half>
-            <QuantityField
-              label="Remembered for"
-              path="spec.duplicateDetection.window"
-              units={DURATIONS}
-              value={draft.duplicateWindow}
-              onChange={(duplicateWindow) => {
-                set({ duplicateWindow });
-              }}
-            />
-          </Half>
-        </Part>
-      ) : null}
+      {has('messageTtl') ? <DraftFields draft={draft} set={set} of={TIME_TO_LIVE} /> : null}
+      {has('durability') && isNew ? <DraftFields draft={draft} set={set} of={DURABILITY} /> : null}
+      {sections
+        .filter((section) => section !== null)
+        .map(({ title, text, fields }) => (
+          <ExpandableSection key={title} toggleText={`${title} – ${text}`} isIndented>
+            <DraftFields draft={draft} set={set} of={fields} />
+          </ExpandableSection>
+        ))}
     </>
   );
 }

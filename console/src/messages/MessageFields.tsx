@@ -12,10 +12,23 @@ import {
 } from '@patternfly/react-core';
 import MinusIcon from '@patternfly/react-icons/dist/esm/icons/minus-circle-icon';
 import PlusIcon from '@patternfly/react-icons/dist/esm/icons/plus-circle-icon';
-import { NumberField, SelectField, SwitchField, TextField } from '@/ui/fields';
+import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
+import { SelectField, TextField } from '@/ui/fields';
 import { bodyFault, type MessageDraft, type NamedValue } from './messageDraft';
 
 /** The fields of a message that a person writes. */
+
+/** Properties and header, in the order of the standard (AMQP 1.0, 3.2). */
+const MORE: FieldSpec<MessageDraft>[] = [
+  { kind: 'text', field: 'messageId', label: 'Message id' },
+  { kind: 'text', field: 'correlationId', label: 'Correlation id' },
+  { kind: 'text', field: 'contentType', label: 'Content type' },
+  { kind: 'text', field: 'replyTo', label: 'Reply to' },
+  { kind: 'text', field: 'groupId', label: 'Group id' },
+  { kind: 'number', field: 'priority', label: 'Priority', max: 9 },
+  { kind: 'number', field: 'ttl', label: 'Time to live, in milliseconds' },
+  { kind: 'switch', field: 'durable', label: 'Durable' },
+];
 
 export interface MessageFieldsProps {
   draft: MessageDraft;
@@ -137,78 +150,8 @@ export function MessageFields({ draft, set }: MessageFieldsProps) {
       />
       <ExpandableSection toggleText="More properties" isIndented>
         <Grid hasGutter md={6}>
-          <GridItem>
-            <TextField
-              label="Message id"
-              value={draft.messageId}
-              onChange={(messageId) => {
-                set({ messageId });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <TextField
-              label="Correlation id"
-              value={draft.correlationId}
-              onChange={(correlationId) => {
-                set({ correlationId });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <TextField
-              label="Content type"
-              value={draft.contentType}
-              onChange={(contentType) => {
-                set({ contentType });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <TextField
-              label="Reply to"
-              value={draft.replyTo}
-              onChange={(replyTo) => {
-                set({ replyTo });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <TextField
-              label="Group id"
-              value={draft.groupId}
-              onChange={(groupId) => {
-                set({ groupId });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <NumberField
-              label="Priority"
-              max={9}
-              value={draft.priority}
-              onChange={(priority) => {
-                set({ priority });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <NumberField
-              label="Time to live, in milliseconds"
-              value={draft.ttl}
-              onChange={(ttl) => {
-                set({ ttl });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <SwitchField
-              label="Durable"
-              value={draft.durable}
-              onChange={(durable) => {
-                set({ durable });
-              }}
-            />
+          <GridItem span={12}>
+            <DraftFields draft={draft} set={set} of={MORE} />
           </GridItem>
           <GridItem span={12}>
             <NamedValues
