@@ -1,8 +1,11 @@
 """Pipelines: the declared ones, and what their processes report."""
 
+import pytest
 from playwright.sync_api import expect
 
 from console.conftest import Console, api_client, put_space
+
+pytestmark = pytest.mark.timeout(120)
 
 STATE = {
     "running": True,
