@@ -22,7 +22,7 @@ from enmasse.base.errors import Unavailable
 from enmasse.base.rotated import RotatedFile
 from enmasse.engines import AddressStatistics, Observed
 from fake_engine import FakeEngine
-from prometheus_server import PROMETHEUS, prometheus_server
+from prometheus_server import prometheus_server
 
 RANGE = "/apis/enmasse.io/v1beta1/query_range"
 STEPS = 120
@@ -126,10 +126,8 @@ async def recorded(
         await history.record()
         served.clock.advance(10)
     await asyncio.to_thread(write_blocks, await exposition(served), folder)
-    server = prometheus_server(folder)
-    url = await asyncio.to_thread(server.__enter__)
-    yield served, url
-    await asyncio.to_thread(server.__exit__, None, None, None)
+    with prometheus_server(folder) as url:
+        yield served, url
     await history.close()
 
 
@@ -182,7 +180,6 @@ QUERIES = [
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(PROMETHEUS is None, reason="Prometheus is not installed: make setup-interop")
 async def test_a_real_prometheus_gives_the_same_answers(
     recorded: tuple[Served, str], trail: RotatedFile, logins: RotatedFile
 ) -> None:

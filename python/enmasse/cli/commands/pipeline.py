@@ -159,14 +159,8 @@ def run(
             with metrics.serve(registry, port) as metrics_url:
                 publish(metrics_url)
                 try:
-                    queries.start(
-                        lambda batch: report({"event": "batch"} | batch, _line(batch)), once=once
-                    )
-                    took_s = round(clock.monotonic() - begun, 1)
-                    text = f"{name}: started in {took_s} s" + (
-                        f"; {metrics_url}" if metrics_url else ""
-                    )
-                    report({"event": "running", "seconds": took_s, "metrics": metrics_url}, text)
+                    queries.start(lambda batch: report(*_committed(batch)), once=once)
+                    report(*_started(name, clock.monotonic() - begun, metrics_url))
                     with reporting(pipeline, paths, report_to):
                         queries.watch(stop)
                 finally:
@@ -395,6 +389,18 @@ def _reporter(output: Output) -> Any:
             print(f"{'--- ' if output is Output.YAML else ''}{json.dumps(event)}", flush=True)
 
     return report
+
+
+def _committed(batch: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the report of a batch, and its text."""
+    return {"event": "batch"} | batch, _line(batch)
+
+
+def _started(name: str, seconds: float, metrics_url: str | None) -> tuple[dict[str, Any], str]:
+    """Return the report of the start, and its text."""
+    took_s = round(seconds, 1)
+    text = f"{name}: started in {took_s} s" + (f"; {metrics_url}" if metrics_url else "")
+    return {"event": "running", "seconds": took_s, "metrics": metrics_url}, text
 
 
 def _line(batch: dict[str, Any]) -> str:
