@@ -141,17 +141,16 @@ def run(
     batches.check(pipeline, paths)
     batches.load_steps(pipeline, paths)
     clock, stop, report = SystemClock(), threading.Event(), _reporter(output)
-    name, spec = pipeline.metadata.name, pipeline.spec
+    name, memory = pipeline.metadata.name, pipeline.spec.memory
     with (
         _stack_traces(debug),
         paths.locked() as publish,
-        closing(Live(paths.live_url, spec, name)) as live,
+        closing(Live(paths.live_url, pipeline.spec, name)) as live,
     ):
-        # In order of dependency: the lock of the tables, live state, Spark, then metrics. The
-        # queries stop first.
+        # In order of dependency: the lock, live state, Spark, then metrics. Queries stop first.
         begun = clock.monotonic()
         report({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
-        with session(name, master, spec.memory, paths.state, packed(master, package)) as spark:
+        with session(name, master, memory, paths.state, packed(master, package)) as spark:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
             queries = Run(spark, pipeline, paths, live, clock)
