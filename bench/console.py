@@ -218,12 +218,13 @@ async def beside(arguments: argparse.Namespace) -> None:
                     assert not has_consoles or seen.rows == arguments.rows
     ratio = statistics.median(rates[True]) / statistics.median(rates[False])
     core = statistics.median(cores[True]) - statistics.median(cores[False])
+    oldest = max(ages)
     expected = (arguments.seconds + 2 * PERIOD_S) / PERIOD_S + 2
     print(f"load of the machine: {os.getloadavg()[0]:.1f}; {arguments.consoles} consoles")
     for name, figure, is_reached in (
         (f"messages/s, ratio (goal {RATIO_MIN})", ratio, ratio >= RATIO_MIN),
         (f"cores of consoles (goal {CORE_MAX})", core, core <= CORE_MAX),
-        (f"oldest row, s (goal {AGE_MAX_S})", max(ages), max(ages) <= AGE_MAX_S),
+        (f"oldest row, s (goal {AGE_MAX_S})", oldest, oldest <= AGE_MAX_S),
         (f"samples of a round (one sampling: {expected:.0f})", samples, samples <= expected),
     ):
         print(f"| {name} | {figure:.2f} | {'reached' if is_reached else 'short'} |")

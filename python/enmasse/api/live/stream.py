@@ -28,6 +28,9 @@ ADDRESSES_MAX = 200
 
 SPACES_MAX = 200
 INTERVAL_MIN_S, INTERVAL_MAX_S = 2, 60
+SLACK_S = 0.02
+"""Time after which the next sample is certainly due."""
+
 SILENCE_MAX_S = 15.0
 """Maximum time without an event or a comment, so that proxies keep the connection."""
 
@@ -104,7 +107,10 @@ class SamplePages:
             elif clock.monotonic() - sent_s >= SILENCE_MAX_S:
                 sent_s = clock.monotonic()
                 yield ": \n\n"
-            await clock.sleep(wanted.interval_s)
+            # At the time of the next sample, so that values are shown when they are new: streams
+            # that slept on their own would show some that are nearly as old as the next ones.
+            due_s = max(sample.renewed_s, sample.now.taken_s + wanted.interval_s)
+            await clock.sleep(max(due_s - clock.monotonic(), 0.0) + SLACK_S)
 
     def _document(self, sample: Sample, wanted: Wanted) -> str:
         store = self._platform.store

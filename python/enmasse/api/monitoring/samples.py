@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from enmasse.base.clock import Clock, rfc3339
+from enmasse.base.clock import Clock
 from enmasse.engines import AddressStatistics, Engine, Observed, SpaceStatistics
 
 FRESH_S = 2.0
@@ -62,9 +62,14 @@ class Sample:
         return max(self.now.taken_s - self.before.taken_s, WINDOW_MIN_S)
 
     @property
+    def renewed_s(self) -> float:
+        """When the next sample is due, by the monotonic clock."""
+        return self.now.taken_s + max(FRESH_S, COST_FACTOR * self.now.cost_s)
+
+    @property
     def time(self) -> str:
-        """Its time, RFC 3339."""
-        return rfc3339(self.now.time)
+        """Its time, RFC 3339, with milliseconds: readers see how old its values are."""
+        return self.now.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def address(self, uid: str) -> AddressStatistics:
         """Return the statistics of an address; zeros if it is not served."""
