@@ -180,8 +180,8 @@ def replace(new: DataFrame, table: Table, where: Column, batches: Mapping[str, i
     old = files.read_with_path(spark, table, values, new.schema).where(where)
     touched = [row[files.PATH] for row in old.select(files.PATH).distinct().collect()]
     values = {path: values[path] for path in touched}
-    kept = files.read(spark, table, values, new.schema).where(~F.coalesce(where, F.lit(False)))
-    rows = kept.unionByName(new).coalesce(spark.sparkContext.defaultParallelism)
+    unchanged = files.read(spark, table, values, new.schema).where(~F.coalesce(where, F.lit(False)))
+    rows = unchanged.unionByName(new).coalesce(spark.sparkContext.defaultParallelism)
     (added,) = files.publish(spark, [files.stage(rows, table, f"replaced-{uuid4().hex}")])
     commit(opened, table, [*added, *(held[path].removal() for path in touched)], batches)
 
