@@ -111,6 +111,11 @@ def _nullable(schema: StructType) -> pyarrow.Schema:
     )
 
 
+def _schema(opened: DeltaTable) -> StructType:
+    """The columns of a table, for frames."""
+    return from_arrow_schema(pyarrow.schema(opened.schema().to_arrow()))
+
+
 def _add_columns(opened: DeltaTable, path: str, schema: pyarrow.Schema) -> None:
     """Add missing columns; raises Conflict for one of another type."""
     known = {one.name: one.type for one in opened.schema().fields}
@@ -172,16 +177,17 @@ def replace(new: DataFrame, table: Table, where: Column, batches: Mapping[str, i
     Spark writes the other rows of their files again. The table records these batches of these
     queries. No other process may write the table.
     """
-    spark, schema = new.sparkSession, _nullable(new.schema)
-    opened = open_or_create(table, schema)
-    _add_columns(opened, table.path, schema)
-    held = _held(opened)
+    spark = new.sparkSession
+    opened = open_or_create(table, _nullable(new.schema))
+    _add_columns(opened, table.path, _nullable(new.schema))
+    schema, held = _schema(opened), _held(opened)
     values = {path: one.partition_values for path, one in held.items()}
-    old = files.read_with_path(spark, table, values, new.schema).where(where)
+    old = files.read_with_path(spark, table, values, schema).where(where)
     touched = [row[files.PATH] for row in old.select(files.PATH).distinct().collect()]
     values = {path: values[path] for path in touched}
-    unchanged = files.read(spark, table, values, new.schema).where(~F.coalesce(where, F.lit(False)))
-    rows = unchanged.unionByName(new).coalesce(spark.sparkContext.defaultParallelism)
+    others = files.read(spark, table, values, schema).where(~F.coalesce(where, F.lit(False)))
+    rows = others.unionByName(new, allowMissingColumns=True)
+    rows = rows.coalesce(spark.sparkContext.defaultParallelism)
     (added,) = files.publish(spark, [files.stage(rows, table, f"replaced-{uuid4().hex}")])
     commit(opened, table, [*added, *(held[path].removal() for path in touched)], batches)
 
@@ -252,14 +258,13 @@ def read(spark: SparkSession, table: Table, **partition: Collection[str | None])
     if not DeltaTable.is_deltatable(table.path):
         raise Missing("E3000", f"{table.path} is no Delta table; write to it first")
     opened = DeltaTable(table.path)
-    schema = from_arrow_schema(pyarrow.schema(opened.schema().to_arrow()))
     values = {
         path: file.partition_values
         for path, file in _held(opened).items()
         if all(file.partition_values[name] in values for name, values in partition.items())
     }
     by = tuple(opened.metadata().partition_columns)
-    return files.read(spark, Table(table.path, by), values, schema)
+    return files.read(spark, Table(table.path, by), values, _schema(opened))
 
 
 def compact(table: Table) -> int:
