@@ -68,7 +68,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """EnMasse: messaging as a service. Declare an address, connect with any AMQP 1.0 or MQTT client.
+    """EnMasse: messaging as a service. Declare an address, connect with AMQP 1.0 or MQTT.
 
     Start with [bold]enmasse up[/bold]; then, in a second terminal,
     [bold]enmasse receive anycast[/bold], and in a third
