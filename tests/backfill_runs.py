@@ -27,8 +27,8 @@ def run_backfill(file: Path, *parts: Part) -> list[backfill.BackfillResult]:
 
 POINTS: list[tuple[Any, str, int]] = [
     (backfill.Backfill, "_note", 1),
-    (delta, "replace", 1),
-    (delta, "replace", 2),
+    (delta, "replace_arrow", 1),
+    (delta, "replace_arrow", 2),
     (Live, "recount", 1),
 ]
 

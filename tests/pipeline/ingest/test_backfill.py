@@ -261,13 +261,17 @@ def test_source_without_a_space_has_the_rows_that_no_other_source_has(spark: Spa
     spaces = [None, "plant", "depot", "store"]
     rows = spark.createDataFrame([(one, "a'b") for one in spaces], "space string, address string")
 
-    def of(space: str | None, *others: str) -> list[str | None]:
+    def of(space: str | None, *others: str) -> tuple[list[str | None], str]:
         span = Span(space, others, "a'b", "earliest", "latest")
-        return sorted((row.space for row in rows.where(span.condition()).collect()), key=str)
+        return sorted((row.space for row in span.of(rows).collect()), key=str), span.predicate("s")
 
-    assert of(None) == [None, "depot", "plant", "store"]
-    assert of(None, "plant", "store") == [None, "depot"]
-    assert of("plant", "store") == ["plant"]
+    named = "source = 's' AND address = 'a''b'"
+    assert of(None) == ([None, "depot", "plant", "store"], named)
+    assert of(None, "plant", "store") == (
+        [None, "depot"],
+        f"{named} AND (space IS NULL OR space NOT IN ('plant', 'store'))",
+    )
+    assert of("plant", "store") == (["plant"], f"{named} AND space = 'plant'")
 
 
 def test_counters_follow_from_the_tables(spark: SparkSession, log: Log, tmp_path: Path) -> None:

@@ -258,30 +258,6 @@ def test_statistics_prune_files(spark: SparkSession, tmp_path: Path) -> None:
     assert set(actions.column("max.enqueued_time").to_pylist()) == {AT}
 
 
-def test_rows_of_a_condition_are_replaced_in_one_transaction(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = bronze.table(str(tmp_path / "bronze"))
-    for number, address in enumerate(("a/b c", "ä+ö%20")):
-        bronze.append(messages(spark, number * 10, 10, address), table, "q", number)
-    version = DeltaTable(table.path).version()
-    before = set(DeltaTable(table.path).file_uris())
-    where = (F.col("address") == "ä+ö%20") & (F.col("offset") >= 17)
-    new = messages(spark, 40, 2, "ä+ö%20").withColumn("date", F.lit(AT.date()))
-    delta.replace(new, table, where, {"q": 7})
-    rows = delta.read(spark, table)
-    assert offsets(rows) == [*range(17), 40, 41]
-    assert offsets(rows.where("address = 'a/b c'")) == list(range(10))
-    opened = DeltaTable(table.path)
-    assert (opened.version(), opened.transaction_version("q")) == (version + 1, 7)
-    # only the file with rows of the condition is gone
-    assert len(before - set(opened.file_uris())) == 1
-    # no row of the condition, and none to add: only the batches are recorded
-    delta.replace(new.limit(0), table, F.col("offset") == 99, {"q": 8})
-    assert offsets(delta.read(spark, table)) == [*range(17), 40, 41]
-    assert DeltaTable(table.path).transaction_version("q") == 8
-
-
 def test_only_columns_with_repeated_values_have_dictionaries(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -151,7 +151,13 @@ class GoldTable:
         if not data_change:
             for action in added:
                 action.data_change = False
-        delta.commit(opened, self.table, [*added, *removed], versions)
+        opened.create_write_transaction(
+            [*added, *removed],
+            "append",
+            opened.schema(),
+            list(PARTITION_BY),
+            commit_properties=delta.transactions(versions),
+        )
 
     def compact(self, spark: SparkSession) -> Change:
         """Merge adjacent small files of all days but the newest."""

@@ -1,22 +1,24 @@
 """Rebuilds silver and quarantine from bronze by the current document.
 
-Spark decodes the messages of each range into files next to the tables. Then it replaces the rows of
-the range, each table in one transaction that also records the last batch of the query, so that a
-batch that Spark repeats is not counted twice. A note next to the tables marks an unfinished
+Spark decodes the messages of each range into files next to the tables. The rows of the range are
+then replaced, each table in one transaction that also remembers the last batch of the query, so
+that a batch that Spark repeats is not counted twice. A note next to the tables marks an unfinished
 backfill: it has to be run again before the pipeline can run.
 """
 
 import json
-import operator
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.compute as pc
+import pyarrow.dataset
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -62,19 +64,37 @@ class Span:
     begin: options.Position
     end: options.Position
 
-    def condition(self) -> Column:
-        """Return the condition for rows of the part."""
-        space, found = F.col("space"), F.col("address") == self.address
+    def of(self, bronze: DataFrame) -> DataFrame:
+        """Return the messages of the part."""
+        rows = bronze.where(" AND ".join(["true", *self._bounds()]))
+        # quotes in names are escaped by other rules in Spark than in delta-rs
+        rows = rows.where(F.col("address") == self.address)
         if self.space is not None:
-            found &= space == self.space
+            return rows.where(F.col("space") == self.space)
+        space = F.col("space")
+        return rows.where(space.isNull() | ~space.isin(*self.other_spaces))
+
+    def predicate(self, source: str) -> str:
+        """Return an SQL condition for rows of silver or quarantine of a source."""
+        named = [f"source = {_quoted(source)}", f"address = {_quoted(self.address)}"]
+        if self.space is not None:
+            named.append(f"space = {_quoted(self.space)}")
         elif self.other_spaces:
-            found &= space.isNull() | ~space.isin(*self.other_spaces)
-        for position, is_within in ((self.begin, operator.ge), (self.end, operator.lt)):
+            others = ", ".join(map(_quoted, self.other_spaces))
+            named.append(f"(space IS NULL OR space NOT IN ({others}))")
+        return " AND ".join([*named, *self._bounds()])
+
+    def _bounds(self) -> list[str]:
+        """The conditions of the range, in SQL for Spark and for delta-rs."""
+        found = []
+        for position, sign in ((self.begin, ">="), (self.end, "<")):
             if isinstance(position, datetime):
-                found &= is_within(F.col("enqueued_time"), F.lit(position))
+                found.append(f"enqueued_time {sign} '{position:%Y-%m-%dT%H:%M:%S.%fZ}'")
             elif isinstance(position, dict):
-                for number, offset in position.items():
-                    found &= (F.col("partition") != number) | is_within(F.col("offset"), offset)
+                found += [
+                    f"(`partition` <> {number} OR `offset` {sign} {offset})"
+                    for number, offset in position.items()
+                ]
         return found
 
 
@@ -129,7 +149,8 @@ class Backfill:
         staged = [self._stage(spark, number, part) for number, part in enumerate(parts)]
         self._note(parts)
         for number, part in enumerate(parts):
-            self._replace(spark, number, part)
+            for name in TABLES:
+                self._replace(number, part, name)
         for source in {part.source for part in parts}:
             if source in self._queries:
                 self._live.recount(source, *totals(spark, self._store, self._pipeline, source))
@@ -211,33 +232,36 @@ class Backfill:
         """Write the new rows of a part to files next to the tables."""
         source, span = self._source(part.source), self._span(part)
         bronze = _table(spark, self._store.bronze.path, [*envelope.STORED, _DATE])
-        messages = bronze.where(span.condition())
+        messages = span.of(bronze)
         _check_times(bronze, span)
         steps = functions.of_source(self._steps, source.name)
         with functions.computing(steps):
             parsed = decoding.parsed(messages, source, steps)
-            files.write_parquet(parsed, self._rows(number))
-        readings, refused = (rows.count() for rows in self._staged(spark, number))
+            files.write_parquet(parsed, str(self._rows(number)))
+        rows = pyarrow.dataset.dataset(self._rows(number), silver.SCHEMA)
+        readings = rows.count_rows(filter=_chosen("silver"))
+        refused = rows.count_rows(filter=_chosen("quarantine"))
         return BackfillResult(source.name, messages.count(), readings, refused)
 
-    def _rows(self, number: int) -> str:
-        return str(self._folder / "rows" / str(number))
+    def _rows(self, number: int) -> Path:
+        return self._folder / "rows" / str(number)
 
-    def _staged(self, spark: SparkSession, number: int) -> tuple[DataFrame, DataFrame]:
-        """The new rows of a part for silver and for quarantine."""
-        rows = spark.read.schema(from_arrow_schema(silver.SCHEMA)).parquet(self._rows(number))
-        return silver.split_frame(rows)
-
-    def _replace(self, spark: SparkSession, number: int, part: Part) -> None:
-        """Replace the rows of a part in silver and quarantine."""
+    def _replace(self, number: int, part: Part, name: str) -> None:
+        rows = pyarrow.dataset.dataset(self._rows(number), silver.SCHEMA)
+        chosen = rows.scanner(columns=TABLES[name], filter=_chosen(name)).to_reader()
         query = self._queries.get(part.source)
         done = {} if query is None else {self._app_id(part.source): query["batch_id"]}
-        where = (F.col("source") == part.source) & self._span(part).condition()
-        for name, rows in zip(TABLES, self._staged(spark, number), strict=True):
-            delta.replace(rows, getattr(self._store, name), where, done)
+        where = self._span(part).predicate(part.source)
+        delta.replace_arrow(chosen, getattr(self._store, name), where, done)
 
 
 _DATE = pyarrow.field("date", pyarrow.date32())
+
+
+def _chosen(name: str) -> pc.Expression:
+    """A filter for the rows of a table."""
+    is_reading = pc.field("reason").is_null()
+    return is_reading if name == "silver" else ~is_reading
 
 
 def _table(spark: SparkSession, path: str, fields: Iterable[pyarrow.Field]) -> DataFrame:
@@ -250,8 +274,8 @@ def _table(spark: SparkSession, path: str, fields: Iterable[pyarrow.Field]) -> D
 def _check_times(bronze: DataFrame, span: Span) -> None:
     """Raise Invalid for a range of time where messages have no time of arrival."""
     if isinstance(span.begin, datetime) or isinstance(span.end, datetime):
-        every = replace(span, begin="earliest", end="latest").condition()
-        if not bronze.where(every & F.col("enqueued_time").isNull()).isEmpty():
+        every = replace(span, begin="earliest", end="latest").of(bronze)
+        if not every.where("enqueued_time IS NULL").isEmpty():
             raise Invalid(
                 Code.REQUEST_INVALID,
                 f"{span.address}: its server reports no time of arrival: give the range as"
@@ -305,3 +329,7 @@ def _unfinished(paths: Paths) -> list[Part]:
 def _stream_of(source: Source) -> tuple[str | None, str]:
     named = {name.lower(): value for name, value in source.options.items()}
     return named.get("space"), source.address
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Delta tables: a batch of a streaming query is appended once, and rows are replaced.
+"""Delta tables that a batch of a streaming query is appended to once.
 
 Spark writes the files of a batch (`files`); one transaction of delta-rs adds them to the table and
 records the batch. A recorded batch is not written again.
@@ -8,8 +8,8 @@ import json
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote, unquote
-from uuid import uuid4
 
 import pyarrow
 from deltalake import (
@@ -21,13 +21,11 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict, Missing
 from enmasse.pipeline.tables import files
 from enmasse.pipeline.tables.files import Table
@@ -111,11 +109,6 @@ def _nullable(schema: StructType) -> pyarrow.Schema:
     )
 
 
-def _schema(opened: DeltaTable) -> StructType:
-    """The columns of a table, for frames."""
-    return from_arrow_schema(pyarrow.schema(opened.schema().to_arrow()))
-
-
 def _add_columns(opened: DeltaTable, path: str, schema: pyarrow.Schema) -> None:
     """Add missing columns; raises Conflict for one of another type."""
     known = {one.name: one.type for one in opened.schema().fields}
@@ -140,7 +133,13 @@ def _commit(
     for left in reversed(range(APPENDS_MAX if actions else 0)):
         try:
             # a concurrent append of the batch conflicts
-            commit(opened, table, actions, {app_id: batch_id})
+            opened.create_write_transaction(
+                [*actions],
+                "append",
+                opened.schema(),
+                list(table.partition_by),
+                commit_properties=transactions({app_id: batch_id}),
+            )
             break
         except CommitFailedError:
             if not left:
@@ -159,10 +158,7 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
         if _has(opened, app_id, batch_id):
             return Appended(0, 0, again=True)
         try:
-            properties = transactions({app_id: batch_id})
-            write_deltalake(
-                opened, rows, mode="append", schema_mode="merge", commit_properties=properties
-            )
+            _write(rows, opened, {app_id: batch_id})
             return Appended(len(rows), 1)
         except CommitFailedError:
             # another process appended the batch, or another source changed the schema
@@ -171,68 +167,20 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
     return Appended(0, 0)
 
 
-def replace(new: DataFrame, table: Table, where: Column, batches: Mapping[str, int]) -> None:
-    """Replace the rows for which a condition holds by those of a frame, in one transaction.
-
-    Spark writes the other rows of their files again. The table records these batches of these
-    queries. No other process may write the table.
-    """
-    spark = new.sparkSession
-    opened = open_or_create(table, _nullable(new.schema))
-    _add_columns(opened, table.path, _nullable(new.schema))
-    schema, held = _schema(opened), _held(opened)
-    values = {path: one.partition_values for path, one in held.items()}
-    old = files.read_with_path(spark, table, values, schema).where(where)
-    touched = [row[files.PATH] for row in old.select(files.PATH).distinct().collect()]
-    values = {path: values[path] for path in touched}
-    others = files.read(spark, table, values, schema).where(~F.coalesce(where, F.lit(False)))
-    rows = others.unionByName(new, allowMissingColumns=True)
-    rows = rows.coalesce(spark.sparkContext.defaultParallelism)
-    (added,) = files.publish(spark, [files.stage(rows, table, f"replaced-{uuid4().hex}")])
-    commit(opened, table, [*added, *(held[path].removal() for path in touched)], batches)
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file of a table."""
-
-    path: str
-    """As in the log, URL-encoded."""
-
-    size: int
-    partition_values: Mapping[str, str | None]
-
-    def removal(self) -> RemoveAction:
-        now_ms = int(SystemClock().now().timestamp() * 1000)
-        return RemoveAction(self.path, True, now_ms, self.size, dict(self.partition_values))
-
-
-def _held(opened: DeltaTable) -> dict[str, _File]:
-    """The files of a table, by path."""
-    by = opened.metadata().partition_columns
-    found = {}
-    for one in pyarrow.table(opened.get_add_actions(flatten=True)).to_pylist():
-        values = {name: one[f"partition.{name}"] for name in by}
-        # as text, as in the log
-        texts = {name: None if value is None else str(value) for name, value in values.items()}
-        found[unquote(one["path"])] = _File(one["path"], one["size_bytes"], texts)
-    return found
-
-
-def commit(
-    opened: DeltaTable,
-    table: Table,
-    actions: Sequence[AddAction | RemoveAction],
-    batches: Mapping[str, int],
+def replace_arrow(
+    rows: pyarrow.RecordBatchReader, table: Table, where: str, batches: Mapping[str, int]
 ) -> None:
-    """Add and remove files in one transaction that records the last batches of queries."""
-    opened.create_write_transaction(
-        [*actions],
-        "append",
-        opened.schema(),
-        list(table.partition_by),
-        commit_properties=transactions(batches),
-    )
+    """Replace the rows for which an SQL condition holds by these, in one transaction.
+
+    The condition holds for each new row. The table records these batches of these queries.
+    """
+    _write(rows, open_or_create(table, rows.schema), batches, mode="overwrite", predicate=where)
+
+
+def _write(rows: Any, to: DeltaTable, batches: Mapping[str, int], **mode: Any) -> None:
+    """Write rows against the version that was opened, in one transaction."""
+    given = {"mode": "append", "schema_mode": "merge"} | mode
+    write_deltalake(to, rows, **given, commit_properties=transactions(batches))
 
 
 def open_or_create(table: Table, schema: pyarrow.Schema) -> DeltaTable:
@@ -258,13 +206,15 @@ def read(spark: SparkSession, table: Table, **partition: Collection[str | None])
     if not DeltaTable.is_deltatable(table.path):
         raise Missing("E3000", f"{table.path} is no Delta table; write to it first")
     opened = DeltaTable(table.path)
+    schema = from_arrow_schema(pyarrow.schema(opened.schema().to_arrow()))
+    by = opened.metadata().partition_columns
     values = {
-        path: file.partition_values
-        for path, file in _held(opened).items()
-        if all(file.partition_values[name] in values for name, values in partition.items())
+        # paths in the log are URL-encoded
+        unquote(one["path"]): {name: one[f"partition.{name}"] for name in by}
+        for one in pyarrow.table(opened.get_add_actions(flatten=True)).to_pylist()
+        if all(one[f"partition.{name}"] in values for name, values in partition.items())
     }
-    by = tuple(opened.metadata().partition_columns)
-    return files.read(spark, Table(table.path, by), values, _schema(opened))
+    return files.read(spark, Table(table.path, tuple(by)), values, schema)
 
 
 def compact(table: Table) -> int:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The partition value null in the name of a folder."""
 STAGING = "_staging"
-PATH = "_path"
-PATH_FIELD = StructField(PATH, StringType())
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 DISTINCT = (
     *("body", "message_id", "correlation_id", "creation_time", "absolute_expiry_time"),
@@ -150,34 +148,29 @@ def read(
     """Return the rows of files with the columns of a schema. `values` has the partition values of
     each file, by its path: their columns are in no file.
     """
-    names = [f"`{name}`" for name in schema.names]
-    return read_with_path(spark, table, values, schema).select(*names)
-
-
-def read_with_path(
-    spark: SparkSession, table: Table, values: Mapping[str, Mapping[str, Any]], schema: StructType
-) -> DataFrame:
-    """Return rows as `read`, with the path of their file in the column `PATH`."""
     if not values:
-        return spark.createDataFrame([], StructType([*schema, PATH_FIELD]))
+        return spark.createDataFrame([], schema)
     _, root = uris.files(table.path)
     base = uris.for_spark(table.path) if uris.is_uri(table.path) else root
     # no partition discovery: the values are known
     reader = spark.read.schema(schema).option("recursiveFileLookup", "true")
     rows = reader.parquet(*(f"{base}/{path}" for path in values))
-    # a URL, in which `+` is itself
-    url = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-    inside = F.regexp_extract(url, f"(?s)^.*?{re.escape(root)}/(.*)$", 1)
-    rows = rows.withColumn(PATH, inside)
-    named = {field.name: field.dataType for field in schema if field.name in table.partition_by}
-    columns = [(*(one[name] for name in named), path) for path, one in values.items()]
+    named = [field for field in schema if field.name in table.partition_by]
+    if not named:
+        return rows
+    known = StructType([*named, StructField("_path", StringType())])
+    columns = [(*(one[field.name] for field in named), path) for path, one in values.items()]
     if len({one[:-1] for one in columns}) == 1:
         # the same in all files, so no join
         same = zip(named, columns[0], strict=False)
-        return rows.withColumns({name: F.lit(one).cast(named[name]) for name, one in same})
-    texts = StructType([*(StructField(name, StringType()) for name in named), PATH_FIELD])
-    joined = rows.drop(*named).join(F.broadcast(spark.createDataFrame(columns, texts)), PATH)
-    return joined.withColumns({name: F.col(name).cast(kind) for name, kind in named.items()})
+        known_to_all = {field.name: F.lit(one).cast(field.dataType) for field, one in same}
+        return rows.withColumns(known_to_all).select(*(f"`{name}`" for name in schema.names))
+    by_path = F.broadcast(spark.createDataFrame(columns, known))
+    # a URL, in which `+` is itself
+    url = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+    inside = F.regexp_extract(url, f"(?s)^.*?{re.escape(root)}/(.*)$", 1)
+    rows = rows.drop(*(field.name for field in named)).withColumn("_path", inside)
+    return rows.join(by_path, "_path").select(*(f"`{name}`" for name in schema.names))
 
 
 Footers = dict[tuple[str, str], Any]
