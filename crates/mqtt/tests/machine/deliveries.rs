@@ -73,6 +73,31 @@ fn qos_2_is_released_and_completed() {
     }
 }
 
+/// An identifier whose removal is not stored yet must not name another delivery.
+#[test]
+fn a_retained_identifier_is_used_again_after_its_release_only() {
+    let mut peer = Peer::open(Version::V5);
+    peer.machine.retain_identifiers();
+    let send = |peer: &mut Peer, qos| {
+        let sent = peer.machine.send_publish(&message("a", qos, &[]), 1).unwrap();
+        peer.output();
+        sent
+    };
+    assert_eq!(send(&mut peer, QoS::ExactlyOnce), id(1));
+    peer.send(&[0x50, 2, 0, 1]);
+    peer.machine.release(id(1)).unwrap();
+    assert_eq!(peer.machine.reuse(id(1)), Err(SendError::NotReserved), "it is not complete");
+    peer.output();
+    assert_eq!(peer.send(&[0x70, 2, 0, 1]), [Seen::Acknowledged(1, 1, ReasonCode::Success)]);
+    assert_eq!(send(&mut peer, QoS::AtLeastOnce), id(2));
+    // A late PUBREC of the complete delivery is answered, and changes nothing.
+    assert_eq!(peer.send(&[0x50, 2, 0, 1]), []);
+    assert_eq!(peer.output(), [0x62, 3, 0, 1, 0x92]);
+    peer.machine.reuse(id(1)).unwrap();
+    assert_eq!(peer.machine.reuse(id(1)), Err(SendError::NotReserved));
+    assert_eq!(send(&mut peer, QoS::AtLeastOnce), id(1));
+}
+
 /// [5: 4.4.0-2]
 #[test]
 fn a_refusal_of_the_client_ends_the_delivery() {

@@ -39,6 +39,8 @@ fn unacknowledged_packets_are_sent_again_under_their_identifiers() {
 
         let mut peer = resumed(version, &[], &in_flight);
         let again = |qos| Outgoing { dup: true, ..message("a", qos, &[b"x"]) };
+        // What the client has received is not sent again as a message, before PUBREL either.
+        assert_eq!(peer.machine.send_reserved(&again(QoS::ExactlyOnce), id(3)), Err(SendError::NotReserved));
         peer.machine.send_reserved(&again(QoS::ExactlyOnce), id(2)).unwrap();
         peer.machine.release(id(3)).unwrap();
         peer.machine.send_reserved(&again(QoS::AtLeastOnce), id(4)).unwrap();
@@ -49,8 +51,6 @@ fn unacknowledged_packets_are_sent_again_under_their_identifiers() {
         };
         let expected = [publish(0x3c, 2), vec![0x62, 2, 0, 3], publish(0x3a, 4), publish(0x3a, 1)].concat();
         assert_eq!(peer.output(), expected);
-        // What PUBREC has released is not sent again as a message.
-        assert_eq!(peer.machine.send_reserved(&again(QoS::ExactlyOnce), id(3)), Err(SendError::NotReserved));
         assert_eq!(peer.send(&[0x70, 2, 0, 3]), [Seen::Acknowledged(3, 3, ReasonCode::Success)]);
         assert_eq!(peer.send(&[0x40, 2, 0, 1]), [Seen::Acknowledged(1, 5, ReasonCode::Success)]);
     }
