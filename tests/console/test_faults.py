@@ -2,15 +2,14 @@
 
 import re
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
-from proton import Message
+from playwright.sync_api import Browser, expect
 
-from console.conftest import Console, connect, console_in, put_address, put_space, space_path
-from platform_process import Platform, running
+from console.conftest import Console, console_in, put_address, put_space, space_path
+from platform_process import running
 from postgres_server import PostgresServer
 
 pytestmark = pytest.mark.timeout(300)
@@ -18,10 +17,6 @@ pytestmark = pytest.mark.timeout(300)
 AWAY_S = 30
 LEADER_TIMEOUT_MS = 90_000
 ADDRESSES = "/spaces/default/default/addresses"
-
-
-def link(page: Page, name: str) -> object:
-    return page.get_by_role("link", name=name, exact=True)
 
 
 @pytest.mark.slow
@@ -70,19 +65,12 @@ def test_a_page_continues_at_another_leader(
         expect(page.get_by_role("link", name="after", exact=True)).to_be_visible()
 
 
-def fill(platform: Platform, space: str, address: str, count: int) -> None:
-    with closing(connect(platform, space)) as connection:
-        sender = connection.create_sender(address)
-        for number in range(count):
-            sender.link.send(Message(body=f"message {number}", durable=True))
-        connection.wait(lambda: sender.link.queued == 0 and not sender.link.unsettled)
-
-
 @pytest.mark.slow
 def test_ten_thousand_messages_are_read_in_parts(console: Console) -> None:
     put_space(console.platform, "many")
     put_address(console.platform, "many", "orders", "queue")
-    fill(console.platform, "many", "orders", 10_000)
+    where = ("--space", "many", "--namespace", "many")
+    console.platform.enmasse("send", "orders", "--count", "10000", "--durable", *where)
     page = console.open(space_path("many", "addresses/many.orders/messages"))
     more = page.get_by_role("button", name=re.compile("Show more"))
     before = 0
