@@ -69,7 +69,7 @@ def test_a_page_continues_at_another_leader(
 def test_ten_thousand_messages_are_read_in_parts(console: Console) -> None:
     put_space(console.platform, "many")
     put_address(console.platform, "many", "orders", "queue")
-    where = ("--space", "many", "--namespace", "many")
+    where = ("--space", "many.many")
     console.platform.enmasse("send", "orders", "--count", "10000", "--durable", *where)
     page = console.open(space_path("many", "addresses/many.orders/messages"))
     more = page.get_by_role("button", name=re.compile("Show more"))
