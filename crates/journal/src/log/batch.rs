@@ -316,6 +316,12 @@ impl WriteBatch {
         })
     }
 
+    /// Segment and offset of each of its runs. Unlike `layout` it does not need the bytes, which may
+    /// be shared with deliveries.
+    pub(super) fn run_locations(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.runs.iter().map(|run| (run.segment, run.offset))
+    }
+
     /// Approximate heap size in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.index.capacity() + self.frames.capacity() * size_of::<Frame>()

@@ -113,7 +113,7 @@ impl Recent {
         let batch = std::mem::take(&mut kept.batch);
         kept.shared = None;
         self.bytes -= std::mem::take(&mut kept.bytes);
-        for (_, _, segment, offset) in batch.layout() {
+        for (segment, offset) in batch.run_locations() {
             // A newer batch may have a run at this location, in a recycled segment.
             if self.runs.get(&(segment, offset)).is_some_and(|run| run.batch == self.first + index as u64) {
                 self.runs.remove(&(segment, offset));

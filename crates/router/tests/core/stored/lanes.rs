@@ -1,7 +1,6 @@
 //! Queues of several address spaces: their records go to the log in lanes, in order within each.
 
 use enmasse_amqp::types::condition;
-use enmasse_journal::log::{Fault, Refused};
 
 use super::*;
 
@@ -143,11 +142,8 @@ fn freed_room_on_a_full_disk_retries_the_removals_of_all_spaces() {
     for got in house.one_message_each() {
         house.router.outcome(got.token, &Outcome::Accepted, &mut house.recorded);
     }
-    let mut removals = house.written();
+    let removals = house.refused();
     assert_eq!(parts(&removals), [SPACE, OTHER_SPACE]);
-    for answer in &mut removals {
-        answer.result = Err(Refused::NoRoom(Fault::Full));
-    }
     house.router.turn(&mut house.recorded);
     removals.into_iter().for_each(|answer| house.router.journaled(answer, &mut house.recorded));
     assert!(parts(&house.written()).is_empty(), "the disk is full");
@@ -164,8 +160,7 @@ fn refused_removals_of_all_spaces_are_offered_again_after_a_second() {
     for got in house.one_message_each() {
         house.router.outcome(got.token, &Outcome::Accepted, &mut house.recorded);
     }
-    for mut answer in house.written() {
-        answer.result = Err(Refused::NoRoom(Fault::Full));
+    for answer in house.refused() {
         house.router.journaled(answer, &mut house.recorded);
     }
     assert_eq!(house.router.next_timeout(), Some(house.now_ms + 1000));

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Error, Message, Modified, Outcome, Value};
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
+use enmasse_journal::log::{Config, Fault, Log, Recovered, Refused, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
@@ -284,6 +284,13 @@ impl House {
             answers.push(Answer { batch, result });
         }
         answers
+    }
+
+    /// As [`House::written`], on a full disk: the log takes no batch.
+    fn refused(&mut self) -> Vec<Answer> {
+        self.router.turn(&mut self.recorded);
+        let batches = std::iter::from_fn(|| self.router.take_journal());
+        batches.map(|batch| Answer { batch, result: Err(Refused::NoRoom(Fault::Full)) }).collect()
     }
 
     fn answered(&mut self, answers: Vec<Answer>) {
