@@ -25,7 +25,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 expect.set_options(timeout=WAIT_MS)
 EXPECTED = re.compile(r"/console/session$|dryRun=All|/report$")
 """Requests that may be refused: the first question of the page, the checks of a form, and the

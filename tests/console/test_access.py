@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from console.conftest import Console, console_in
 from platform_process import Platform
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def link_of(platform: Platform) -> str:

@@ -18,7 +18,7 @@ from console.conftest import (
     space_path,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def textbox(page: Page, name: str) -> Locator:

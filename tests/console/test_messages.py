@@ -19,7 +19,7 @@ from console.conftest import (
 )
 from platform_process import Platform
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

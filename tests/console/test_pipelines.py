@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from console.conftest import Console, api_client, put_space
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 STATE = {
     "running": True,

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Response, expect
 from console.conftest import ROOT, console_in
 from platform_process import Platform
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 FIRST_PAGE_BYTES_MAX = 350 << 10
 ALL_BYTES_MAX = 900 << 10

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from console.conftest import Console, console_in, put_address, put_space, put_user, space_path
 from platform_process import Platform
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 SPACE = "trial"
 
