@@ -2,11 +2,15 @@
 //! on the levels of a name and on the filters that match it, not on the number of others.
 //!
 //! The tree finds candidates: all subscriptions whose filters match a name, and few others, such as
-//! those with levels after `#`. The caller checks each of them.
+//! those with levels after `#` or beyond [`DEPTH_MAX`]. The caller checks each of them.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::super::arena::Key;
+
+/// Levels of the tree. Its functions are recursive, and a client may send filters of 65,535 levels:
+/// of a longer one the tree has the beginning.
+const DEPTH_MAX: usize = 64;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -21,7 +25,7 @@ struct Node {
     one: Option<Box<Node>>,
     /// filters that end here
     here: BTreeSet<Key>,
-    /// filters that continue with `#`, which matches zero or more levels
+    /// filters that continue with `#`, which matches zero or more levels, or beyond the tree
     any: BTreeSet<Key>,
 }
 
@@ -30,43 +34,43 @@ impl Node {
         self.levels.is_empty() && self.one.is_none() && self.here.is_empty() && self.any.is_empty()
     }
 
-    fn insert(&mut self, filter: Option<&str>, key: Key) {
+    fn insert(&mut self, filter: Option<&str>, depth: usize, key: Key) {
         let Some(filter) = filter else {
             self.here.insert(key);
             return;
         };
         let (level, rest) = split(filter);
         match level {
-            "#" => {
+            _ if level == "#" || depth == DEPTH_MAX => {
                 self.any.insert(key);
             }
-            "+" | "*" => self.one.get_or_insert_default().insert(rest, key),
+            "+" | "*" => self.one.get_or_insert_default().insert(rest, depth + 1, key),
             level => match self.levels.get_mut(level) {
-                Some(node) => node.insert(rest, key),
-                None => self.levels.entry(level.into()).or_default().insert(rest, key),
+                Some(node) => node.insert(rest, depth + 1, key),
+                None => self.levels.entry(level.into()).or_default().insert(rest, depth + 1, key),
             },
         }
     }
 
-    fn remove(&mut self, filter: Option<&str>, key: Key) {
+    fn remove(&mut self, filter: Option<&str>, depth: usize, key: Key) {
         let Some(filter) = filter else {
             self.here.remove(&key);
             return;
         };
         let (level, rest) = split(filter);
         match level {
-            "#" => {
+            _ if level == "#" || depth == DEPTH_MAX => {
                 self.any.remove(&key);
             }
             "+" | "*" => {
                 if let Some(node) = &mut self.one {
-                    node.remove(rest, key);
+                    node.remove(rest, depth + 1, key);
                 }
                 self.one.take_if(|node| node.is_empty());
             }
             level => {
                 let Some(node) = self.levels.get_mut(level) else { return };
-                node.remove(rest, key);
+                node.remove(rest, depth + 1, key);
                 if node.is_empty() {
                     self.levels.remove(level);
                 }
@@ -99,11 +103,11 @@ impl FilterTree {
     }
 
     pub(super) fn insert(&mut self, filter: Option<&str>, key: Key) {
-        self.0.insert(Some(Self::text(filter)), key);
+        self.0.insert(Some(Self::text(filter)), 0, key);
     }
 
     pub(super) fn remove(&mut self, filter: Option<&str>, key: Key) {
-        self.0.remove(Some(Self::text(filter)), key);
+        self.0.remove(Some(Self::text(filter)), 0, key);
     }
 
     /// Calls `found` with each subscription that may want messages to `name`, once; `None`: to no
@@ -179,6 +183,27 @@ mod tests {
             }
             assert!(tree.0.is_empty());
         }
+    }
+
+    #[test]
+    fn filters_of_the_longest_topics_need_little_stack() {
+        // 65,535 bytes (MQTT 5.0, 1.5.4) on the stack of a worker, with room for its other frames.
+        let deep = || {
+            let (mut tree, mut keys) = (FilterTree::default(), Arena::new());
+            for level in ["+", "a", ""] {
+                let filter = vec![level; 65_535 / (level.len() + 1)].join("/");
+                let (key, name) = (keys.insert(()), filter.replace('+', "a"));
+                tree.insert(Some(&filter), key);
+                let mut found = Vec::new();
+                tree.find(Some(&name), |key| found.push(key));
+                assert_eq!(found, [key]);
+                tree.remove(Some(&filter), key);
+                assert!(tree.0.is_empty());
+                tree.insert(Some(&filter), key);
+                drop(std::mem::take(&mut tree));
+            }
+        };
+        std::thread::Builder::new().stack_size(256 << 10).spawn(deep).unwrap().join().unwrap();
     }
 
     #[test]
