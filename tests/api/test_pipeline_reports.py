@@ -3,7 +3,7 @@
 import pytest
 
 from asgi_platform import Served, bearer
-from enmasse.api.pipeline_reports import VALID_S
+from enmasse.api.pipeline_reports import REPORT_BYTES_MAX, VALID_S
 
 PIPELINES = "/apis/enmasse.io/v1beta1/namespaces/default/pipelines"
 REPORT = f"{PIPELINES}/plant/report"
@@ -42,6 +42,15 @@ async def test_the_latest_report_is_shown_until_it_is_old(served: Served) -> Non
     gone = await served.http.get(REPORT)
     assert gone.status_code == 404
     assert "enmasse pipeline run --report default" in gone.json()["message"]
+
+
+async def test_a_report_beyond_its_bound_is_refused_and_the_former_one_stays(
+    served: Served,
+) -> None:
+    assert (await served.http.put(REPORT, json=STATE)).status_code == 200
+    refused = await served.http.put(REPORT, json=STATE | {"more": "x" * REPORT_BYTES_MAX})
+    assert (refused.status_code, refused.json()["reason"]) == (413, "RequestEntityTooLarge")
+    assert (await served.http.get(REPORT)).json()["report"] == STATE
 
 
 async def test_a_report_needs_its_pipeline_and_an_editor(served: Served) -> None:

@@ -198,7 +198,11 @@ def put(platform: Platform, namespace: str, kind: str, name: str, spec: dict[str
             api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
         answer = api.post(path, json=document)
         assert answer.status_code == 201, answer.text
-        query = {"watch": "true", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": "20"}
+        query = {
+            "watch": "true",
+            "fieldSelector": f"metadata.name={name}",
+            "timeoutSeconds": str(WAIT_MS // 1000),
+        }
         with api.stream("GET", path, params=query) as events:
             for line in events.iter_lines():
                 if json.loads(line)["object"].get("status", {}).get("isReady"):
@@ -210,7 +214,7 @@ def api_client(platform: Platform) -> httpx2.Client:
     """A client of the API with the owner's token."""
     token = (platform.data / "token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx2.Client(base_url=platform.url("http"), headers=headers, timeout=30)
+    return httpx2.Client(base_url=platform.url("http"), headers=headers, timeout=WAIT_MS / 1000)
 
 
 def send(platform: Platform, space: str, address: str, *bodies: str) -> None:

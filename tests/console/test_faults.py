@@ -38,7 +38,7 @@ def test_a_page_recovers_after_the_platform_was_away(browser: Browser, tmp_path:
         again = stack.enter_context(running(tmp_path, "--http-port", port))
         put_address(again, "default", "after", "queue")
         expect(page.get_by_text("has not answered for")).to_have_count(0, timeout=30_000)
-        # The session is in the store, so nobody has to log in again, and nothing was reloaded.
+        # The session is in the store: the page needs neither a login nor a reload.
         expect(page.get_by_role("link", name="after", exact=True)).to_be_visible()
 
 

@@ -34,7 +34,7 @@ def test_first_page_and_all_files_are_within_their_bounds(
 
     with console_in(browser, platform) as console:
         console.log_in()
-        # A person who is logged in and has nothing cached.
+        # Logged in, with an empty cache.
         with console.page.context.new_page() as page:
             page.on("response", note)
             page.goto(f"{console.base}/overview")

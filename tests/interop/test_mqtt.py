@@ -8,32 +8,11 @@ from proton import Message
 
 from interop.clients import MQTT_CLIENTS, Client, place, prepared
 from platform_process import Platform, Start
-from proton_client import TIMEOUT_S, connected, send
+from proton_client import PASSWORD, TIMEOUT_S, address, connected, document, send, user
 
 pytestmark = pytest.mark.timeout(120)
 
 QOS = (0, 1, 2)
-
-DOCUMENTS = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: default}
-spec: {type: standard}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: default.readings}
-spec: {address: readings, type: queue}
----
-apiVersion: enmasse.io/v1beta1
-kind: MessagingUser
-metadata: {name: default.alice}
-spec:
-  username: alice
-  authentication: {type: password, password: d29uZGVybGFuZA==}
-  authorization:
-    - {addresses: [readings], operations: [send, recv]}
-"""
 
 client = prepared(MQTT_CLIENTS.values())
 websocket_client = prepared(c for c in MQTT_CLIENTS.values() if c.websocket)
@@ -42,9 +21,8 @@ websocket_client = prepared(c for c in MQTT_CLIENTS.values() if c.websocket)
 @pytest.fixture(scope="module")
 def closed(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
     """A platform whose space has a user, so that it refuses other clients."""
-    documents = tmp_path_factory.mktemp("documents") / "closed.yaml"
-    documents.write_text(DOCUMENTS)
-    return start_platform("-f", documents)
+    folder = tmp_path_factory.mktemp("documents")
+    return start_platform("-f", document(folder, address("readings"), user("alice", "readings")))
 
 
 def over(platform: Platform, version: int = 5, listener: str = "mqtt") -> dict[str, Any]:
@@ -157,7 +135,7 @@ def test_wrong_password_and_an_unknown_client_are_refused(
 ) -> None:
     for login in ({}, {"user": "alice", "password": "wrong"}):
         assert client.call("refused", **login, **over(closed, version))["refused"]
-    login = {"user": "alice", "password": "wonderland"}
+    login = {"user": "alice", "password": PASSWORD}
     sent = client.call(
         "publish", topic="readings", bodies=["a", "b"], qos=1, **login, **over(closed, version)
     )

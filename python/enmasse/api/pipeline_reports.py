@@ -14,14 +14,17 @@ from starlette.responses import JSONResponse, Response
 from enmasse.api.http.bodies import object_body
 from enmasse.api.platform import Platform
 from enmasse.base.clock import rfc3339
-from enmasse.base.errors import Code, Missing
+from enmasse.base.errors import Code, Exhausted, Missing
 from enmasse.resources import API_VERSION, Key
 
 VALID_S = 60.0
 """A report counts as present for this time."""
 
 KEPT_MAX = 1000
-"""Maximum reports; beyond it the oldest is forgotten. Each has at most 1 MiB, as every body."""
+"""Maximum reports; beyond it the oldest is forgotten."""
+
+REPORT_BYTES_MAX = 64 << 10
+"""Maximum size of a report as it is sent."""
 
 
 class _Kept(NamedTuple):
@@ -46,6 +49,12 @@ class PipelineReports:
         clock = self._platform.clock
         if request.method == "PUT":
             document = await object_body(request)
+            if len(await request.body()) > REPORT_BYTES_MAX:
+                raise Exhausted(
+                    Code.REQUEST_TOO_LARGE,
+                    f"the report must have at most {REPORT_BYTES_MAX} bytes: it is the document of"
+                    " `enmasse pipeline status`",
+                )
             self._kept.pop(key, None)
             self._kept[key] = _Kept(document, rfc3339(clock.now()), clock.monotonic() + VALID_S)
             while len(self._kept) > KEPT_MAX:

@@ -254,7 +254,7 @@ async def test_only_editors_get_tokens(served: Served, role: str, status: int) -
         assert (await client.post(TOKENS, json={"user": "alice"})).status_code == status
 
 
-@pytest.mark.parametrize("user", ["nobody", "", None])
+@pytest.mark.parametrize("user", ["undeclared", "", None])
 async def test_an_unknown_user_is_named(served: Served, tenant: Browser, user: str | None) -> None:
     answer = await tenant.send("POST", TOKENS, json={"user": user})
     assert answer.status_code == 422, answer.text

@@ -2,36 +2,18 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cli.messaging.test_commands import TIMEOUT_S, beside, run
 from mqtt_client import device_at
-from platform_process import Platform, running
+from platform_process import ENMASSE, Platform, running
+from proton_client import PASSWORD, address, document, user
 
 pytestmark = pytest.mark.timeout(300)
-
-DOCUMENTS = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: default}
-spec: {type: standard}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: default.sensors}
-spec: {address: sensors, type: topic}
----
-apiVersion: enmasse.io/v1beta1
-kind: MessagingUser
-metadata: {name: default.alice}
-spec:
-  username: alice
-  authentication: {type: password, password: d29uZGVybGFuZA==}
-  authorization:
-    - {addresses: [sensors/7/*], operations: [send, recv]}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +25,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     folder = tmp_path_factory.mktemp("closed")
-    documents = folder / "closed.yaml"
-    documents.write_text(DOCUMENTS)
-    with running(folder / "data", "-f", str(documents)) as platform:
+    declared = document(folder, address("sensors", "topic"), user("alice", "sensors/7/*"))
+    with running(folder / "data", "-f", str(declared)) as platform:
         yield platform
 
 
@@ -124,9 +105,9 @@ def test_subscription_is_ended_by_the_server(up: Platform) -> None:
     [
         ("", ("pub", "sensors/7/temp"), 4, r"refused: Not authorized|Bad user name or password"),
         ("alice:wrong@", ("pub", "sensors/7/temp"), 4, "Bad user name or password"),
-        ("alice:wonderland@", ("sub", "sensors/#"), 4, "'sensors/#' is refused: Not authorized"),
-        ("alice:wonderland@", ("pub", "sensors/8/temp"), 1, "1: Not authorized"),
-        ("alice:wonderland@", ("pub", "sensors/+"), 1, "wildcards"),
+        (f"alice:{PASSWORD}@", ("sub", "sensors/#"), 4, "'sensors/#' is refused: Not authorized"),
+        (f"alice:{PASSWORD}@", ("pub", "sensors/8/temp"), 1, "1: Not authorized"),
+        (f"alice:{PASSWORD}@", ("pub", "sensors/+"), 1, "wildcards"),
     ],
 )
 def test_refusal_names_its_reason(
@@ -138,10 +119,10 @@ def test_refusal_names_its_reason(
 
 
 def test_user_with_the_right_publishes(closed: Platform) -> None:
-    listen = ("sub", "sensors/7/+", "--url", url(closed, "alice:wonderland@"))
+    listen = ("sub", "sensors/7/+", "--url", url(closed, f"alice:{PASSWORD}@"))
     run(
         closed, "pub", "sensors/7/temp", "--body", "21.5", "--retain", "--space", "default.default",
-        "--url", url(closed, "alice:wonderland@"),
+        "--url", url(closed, f"alice:{PASSWORD}@"),
     ).check_returncode()  # fmt: skip
     assert run(closed, *listen, "--count", "1").stdout == "21.5\n"
 
@@ -154,6 +135,24 @@ def test_tls_server_of_the_platform_is_trusted_by_its_authority(up: Platform) ->
     refused = run(up, "pub", "over-tls", "--url", place)
     assert refused.returncode == 7
     assert "certificate verify failed" in refused.stderr
+
+
+def test_context_of_another_platform_does_not_lead_to_the_one_of_this_machine(
+    up: Platform, tmp_path: Path
+) -> None:
+    contexts = tmp_path / "enmasse" / "config.yaml"
+    contexts.parent.mkdir()
+    contexts.write_text("current: far\ncontexts: {far: {server: 'https://mq.example.com:6443'}}\n")
+    environment = {name: one for name, one in up.environment.items() if name != "ENMASSE_DATA"}
+    refused = subprocess.run(
+        [ENMASSE, "pub", "orders"],
+        env=environment | {"XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert refused.returncode == 3
+    assert "the context names no MQTT server; pass --url" in refused.stderr
 
 
 def test_url_of_another_protocol_is_refused(up: Platform) -> None:

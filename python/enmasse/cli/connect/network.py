@@ -2,12 +2,12 @@
 
 import json
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from enmasse.base.data_dir import DataDir, default_data_dir
-from enmasse.base.errors import Code, Unavailable
+from enmasse.base.errors import Code, Missing, Unavailable
 from enmasse.base.hosts import is_loopback
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -78,6 +78,19 @@ def url(scheme: str, host: str, port: int) -> str:
     """Return the URL of an endpoint for local clients."""
     name = reachable(host)
     return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"
+
+
+def listener_url(data: Path | None, schemes: Sequence[str]) -> str:
+    """Return the URL of the first of these listeners of a data folder's platform, without a login.
+
+    Raises: Unavailable if no platform runs; Missing if it has none of them.
+    """
+    endpoints = running(data)["endpoints"]
+    for scheme in schemes:
+        if (place := endpoints.get(scheme)) is not None:
+            return url(scheme, place["host"], place["port"])
+    options = " and ".join(f"--{scheme}-port off" for scheme in schemes)
+    raise Missing(Code.SERVER_MISSING, f"the platform was started with {options}; pass --url")
 
 
 def running(data: Path | None) -> dict[str, Any]:

@@ -121,14 +121,7 @@ class Server:
 
         Raises: Missing if there is none, or it serves no AMQP.
         """
-        endpoints = network.running(self._folder())["endpoints"]
-        for scheme in ("amqp", "amqps"):
-            if (place := endpoints.get(scheme)) is not None:
-                return network.url(scheme, place["host"], place["port"])
-        raise Missing(
-            Code.SERVER_MISSING,
-            "the platform was started with --amqp-port off and --amqps-port off; pass --url",
-        )
+        return network.listener_url(self._folder(), ("amqp", "amqps"))
 
     def pids(self) -> list[int]:
         """Return the server process, if it is the local platform."""

@@ -94,25 +94,25 @@ class Broker:
 
     def authority(self) -> Path | None:
         """Return the file with the CA to trust; None for those of the system."""
-        context = contexts.chosen() if self.url is None and self.data is None else None
         if self.ca is not None or self.url is not None:
             return self.ca
-        if context is not None and context.ca is not None:
-            return Path(context.ca)
-        return self._folder().tls / "ca.crt"
+        return DataDir(self._folder() or default_data_dir()).tls / "ca.crt"
 
     def _platform_url(self) -> str:
-        endpoints = network.running(self.data)["endpoints"]
-        for scheme in PORTS:
-            if (place := endpoints.get(scheme)) is not None:
-                return network.url(scheme, place["host"], place["port"])
-        raise Missing(
-            Code.SERVER_MISSING,
-            "the platform was started with --mqtt-port off and --mqtts-port off; pass --url",
-        )
+        context = self._context()
+        if context is not None and (context.url is not None or context.server is not None):
+            raise Missing(
+                Code.SERVER_MISSING,
+                "the context names no MQTT server; pass --url mqtt://[USER:PASSWORD@]HOST[:PORT]",
+            )
+        return network.listener_url(self._folder(), tuple(PORTS))
 
-    def _folder(self) -> DataDir:
-        return DataDir(self.data or default_data_dir())
+    def _folder(self) -> Path | None:
+        context = self._context()
+        return Path(context.data) if context and context.data else self.data
+
+    def _context(self) -> contexts.Context | None:
+        return contexts.chosen() if self.data is None else None
 
 
 class Ended(NamedTuple):

@@ -51,7 +51,7 @@ def repeat(send: Callable[[], None], stop: threading.Event, interval_s: float = 
         try:
             send()
             is_failing = False
-        # It must not end the pipeline, whatever is wrong.
+        # A report that fails must not end the pipeline.
         except Exception as error:
             if not is_failing:
                 log.warning("state not reported to the platform", reason=str(error))

@@ -18,15 +18,22 @@ async function opened(options, { clientId, kept = 0, version = options.version, 
     reconnectPeriod: 0,
     ...more,
   });
-  client.arrived = [];
-  client.on('message', (topic, payload, packet) => client.arrived.push({ payload, packet }));
+  gather(client);
   return client;
+}
+
+function gather(client) {
+  client.arrived = [];
+  client.on('message', (_topic, payload, packet) => {
+    client.arrived.push({ payload, packet });
+    client.wake?.();
+  });
 }
 
 /** Resolves to the first `count` messages of clients together. */
 async function taken(count, ...clients) {
   while (clients.reduce((sum, client) => sum + client.arrived.length, 0) < count) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => clients.forEach((client) => { client.wake = resolve; }));
   }
   return clients.flatMap((client) => client.arrived);
 }
@@ -116,8 +123,7 @@ async function resume(options) {
     properties: options.version === 5 ? { sessionExpiryInterval: 600 } : undefined,
     reconnectPeriod: 0,
   });
-  again.arrived = [];
-  again.on('message', (_topic, payload, packet) => again.arrived.push({ payload, packet }));
+  gather(again);
   const found = await taken(count, again);
   await end(sender, again);
   return { received: found.map((one) => Number(text(one))) };
