@@ -5,9 +5,9 @@
 //! attachments. `incoming` stores messages, `outgoing` dispatches them, with `selection` for
 //! selectors and browsers, `settling` applies outcomes, `diversion` moves messages to
 //! dead-letter and expiry addresses, `changed` keeps modified annotations,
-//! `resuming` and `tags` keep the state of resumable links, `packet_ids` that of sessions of MQTT. `plain` is the fast path of most
-//! messages, `manage` contains the operations of administrators, `restore` the recovery,
-//! `temporary` the queues of a connection.
+//! `resuming` and `tags` keep the state of resumable links, `packet_ids` that of sessions of MQTT.
+//! `plain` is the fast path of most messages, `manage` contains the operations of administrators,
+//! `restore` the recovery, `temporary` the queues of a connection.
 
 mod changed;
 mod diversion;
