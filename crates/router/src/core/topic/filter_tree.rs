@@ -186,6 +186,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_types, reason = "the size of the stack is what it tests")]
     fn filters_of_the_longest_topics_need_little_stack() {
         // 65,535 bytes (MQTT 5.0, 1.5.4) on the stack of a worker, with room for its other frames.
         let deep = || {
