@@ -14,6 +14,7 @@ from enmasse.engines import (
     Connection,
     Failure,
     LinkStatistics,
+    MqttSession,
     Observed,
     Operation,
     Proof,
@@ -39,6 +40,7 @@ class FakeEngine:
         self.statistics: list[AddressStatistics] = []
         self.carried: list[SpaceStatistics] = []
         self.open: list[Connection] = []
+        self.sessions: list[MqttSession] = []
         self.traced_frames: list[str] = []
         self.attached: list[LinkStatistics] = []
         self.connected: list[tuple[str, str | None, socket.socket]] = []
@@ -113,6 +115,23 @@ class FakeEngine:
         if all(one.id != connection for one in self.open):
             raise Missing(Code.CONNECTION_MISSING, f"connection {connection} not found")
         self.open = [one for one in self.open if one.id != connection]
+
+    async def mqtt_sessions(
+        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+    ) -> tuple[Sequence[MqttSession], int]:
+        def key(one: MqttSession) -> tuple[str, str]:
+            return one.user or "", one.client_id
+
+        start = ("", "") if after is None else (after[0] or "", after[1])
+        found = [one for one in sorted(self.sessions, key=key) if key(one) > start]
+        return found[:limit], max(len(found) - limit, 0)
+
+    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+        before = len(self.sessions)
+        self.sessions = [
+            one for one in self.sessions if (one.user, one.client_id) != (user, client_id)
+        ]
+        return len(self.sessions) < before
 
     def session(self, space: str) -> Session:
         raise Unavailable(Code.OPERATION_UNSUPPORTED, f"no session with {space} in this engine")

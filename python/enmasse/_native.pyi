@@ -149,10 +149,13 @@ class Node:
         """Run one slice of an operation on the messages of an address that no consumer holds.
 
         `request_json`: `{"address": uid, "operation": "purge" | "peek" | "move" | "copy" |
-        "redrive", "limit": 1000, "selector": null, "filter": null, "dryRun": false, "to": uid or
+        "redrive", "limit": 1000, "selector": null, "filter": null,
+        "topicFilter": null, "dryRun": false, "to": uid or
         null, "after": null or "rest" of the previous result, "message": null or the id of the only
         message, "edited": null or, for "redrive" of one message, the bytes of the encoded message
-        that takes its place}`; `selector` is of JMS, `filter` of `amqp:sql-filter`. Returns
+        that takes its place}`; `selector` is of JMS, `filter` of `amqp:sql-filter`,
+        `topicFilter` a filter of MQTT for the names that messages are sent to. The queue of the
+        retained messages of a space has the uid `SPACE_UID/retained`. Returns
         `{"messages", "bytes", "rest", "found": [{"id", "state", "bytes", "enqueuedMs",
         "expiresMs", "dueMs", "attempts"}]}` and, of `peek`, the encoded messages that were found,
         None for larger ones than 65,536 bytes.
@@ -160,6 +163,26 @@ class Node:
         Raises NativeError: Missing if no such address stores messages; Invalid naming the invalid
         member; Exhausted if the destination is full; Unavailable if the disk fails or the request
         times out.
+        """
+
+    def sessions(self, space: str, after: tuple[str | None, str] | None, max_count: int) -> str:
+        """Return MQTT sessions of the space with a uid, by user and client id, as JSON.
+
+        Those after the user and client id `after`, if given. `{"sessions": [{"user", "clientId",
+        "connection": null or its number, "expiryS": null (no end) or seconds, "subscriptionCount",
+        "subscriptions": [{"filter", "qos", "noLocal"}] (at most 1,000), "will": null or {"topic",
+        "qos", "retain", "delayS", "bytes"}}], "more": 0}`; `more` is the number of sessions beyond
+        `max_count`.
+
+        Raises NativeError: Missing without such a space; Unavailable if a worker does not answer.
+        """
+
+    def end_session(self, space: str, user: str | None, client_id: str) -> bool:
+        """End an MQTT session with its subscriptions; return whether it exists.
+
+        A connected client gets DISCONNECT 0x98; its will is published.
+
+        Raises NativeError: Missing without such a space; Unavailable if it does not end in time.
         """
 
     def connections(self) -> str:

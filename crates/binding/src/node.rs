@@ -84,6 +84,24 @@ impl Node {
         Ok((json(&managed)?, shown.collect()))
     }
 
+    #[pyo3(signature = (space, after, max_count))]
+    fn sessions(
+        &self,
+        py: Python<'_>,
+        space: &str,
+        after: Option<(Option<String>, String)>,
+        max_count: usize,
+    ) -> PyResult<String> {
+        let found = py.detach(|| self.node.sessions(space, after, max_count));
+        let (sessions, more) = found.map_err(|error| node_error(&error))?;
+        json(&serde_json::json!({"sessions": sessions, "more": more}))
+    }
+
+    #[pyo3(signature = (space, user, client_id))]
+    fn end_session(&self, py: Python<'_>, space: &str, user: Option<&str>, client_id: &str) -> PyResult<bool> {
+        py.detach(|| self.node.end_session(space, user, client_id)).map_err(|error| node_error(&error))
+    }
+
     fn connections(&self, py: Python<'_>) -> PyResult<String> {
         json(&py.detach(|| self.node.connections()).map_err(|error| node_error(&error))?)
     }

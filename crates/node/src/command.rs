@@ -8,8 +8,9 @@ use enmasse_amqp::types::Error;
 use enmasse_journal::log::RecordLocation;
 use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
 use enmasse_router::shard::{ConnId, Moved, StoredAddressChange};
-use enmasse_router::table::{AddressEntry, Judged, Table};
+use enmasse_router::table::{AddressEntry, Judged, SpaceKey, Table};
 
+use crate::sessions::{SessionKey, WorkerSessions};
 use crate::socket::{AcceptedSocket, Socket};
 use crate::stats::{ConnectionLine, WorkerAnswer, WorkerLinks};
 
@@ -46,6 +47,10 @@ pub(crate) enum Command {
     List(Sender<Vec<ConnectionLine>>),
     /// list the links: of one connection, or of all
     ListLinks(Option<u64>, Sender<WorkerLinks>),
+    /// list the sessions of MQTT clients of a space
+    Sessions(SpaceKey, Sender<WorkerSessions>),
+    /// end the session of this user and client id in a space
+    EndSession(SpaceKey, Arc<SessionKey>, Sender<()>),
     /// close a connection of this worker; the answer is whether it has it
     Close(u64, Sender<bool>),
     /// start or stop the trace of a connection of this worker

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use enmasse_amqp::codec::envelope::envelope;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_journal::queue::State;
-use enmasse_router::core::{AddressKey, AddressKind, ExaminedMessage, Failed, Operated, Operation, Work};
+use enmasse_router::core::{AddressKey, AddressKind, ExaminedMessage, Failed, Filter, Operated, Operation, Work};
 use enmasse_router::table::{AddressEntry, Space, Table};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,9 @@ pub struct ManageRequest {
     /// an SQL filter expression (`amqp:sql-filter`), instead of a selector
     #[serde(default)]
     pub filter: Option<String>,
+    /// a filter of MQTT, which the names that messages are sent to must match
+    #[serde(default)]
+    pub topic_filter: Option<String>,
     /// counts the messages without changing them
     #[serde(default)]
     pub dry_run: bool,
@@ -121,7 +124,6 @@ impl ManageRequest {
     /// # Errors
     /// `NoSuchAddress`; `Request` for an invalid selector or start of the slice.
     pub(crate) fn compile(&self, table: &Table) -> Result<TargetedOperation, NodeError> {
-        static IDS: AtomicU32 = AtomicU32::new(0);
         let entry = find(table, &self.address)?;
         let compile = |text: &str, dialect: Dialect, field: &'static str| {
             Selector::compile(text, dialect).map_err(|error| NodeError::Request { field, reason: error.to_string() })
@@ -136,10 +138,11 @@ impl ManageRequest {
             (None, None) => None,
         };
         let operation = Operation {
-            id: IDS.fetch_add(1, Ordering::Relaxed),
+            id: next_id(),
             address: entry.key,
             work: self.work(table, entry)?,
             selector,
+            names: self.topic_filter.as_deref().map(topic_filter).transpose()?,
             dry_run: self.dry_run,
             limit: self.limit.clamp(1, LIMIT_MAX),
             rest: match self.message {
@@ -183,8 +186,25 @@ impl ManageRequest {
     }
 }
 
+/// The number of the next operation.
+pub(crate) fn next_id() -> u32 {
+    static IDS: AtomicU32 = AtomicU32::new(0);
+    IDS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// # Errors
+/// `Request`: it is no filter.
+fn topic_filter(text: &str) -> Result<Filter, NodeError> {
+    let wrong = |error: enmasse_mqtt::topic::FilterError| NodeError::Request { field: "filter", reason: error.to_string() };
+    enmasse_mqtt::topic::Filter::parse(text).map_err(wrong)?;
+    let filter = text.to_owned();
+    Ok(Filter::new(move |name| enmasse_mqtt::topic::matches(&filter, name)))
+}
+
+/// A stored address: a declared one, or the queue of retained messages of a space.
 fn find<'a>(table: &'a Table, uid: &str) -> Result<&'a Arc<AddressEntry>, NodeError> {
-    let found = declared(table).find(|entry| &*entry.uid == uid && entry.storage.is_some());
+    let retained = table.spaces().filter_map(|space| Some(&space.mqtt()?.retained));
+    let found = declared(table).chain(retained).find(|entry| &*entry.uid == uid && entry.storage.is_some());
     found.ok_or_else(|| NodeError::NoSuchAddress(uid.to_owned()))
 }
 

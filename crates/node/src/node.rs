@@ -43,7 +43,7 @@ use crate::worker::{Worker, WorkerSlot};
 
 /// How long a caller waits for a worker. A worker answers within a turn unless the machine is
 /// overloaded.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks whether workers are idle before a stop.
 const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -460,7 +460,7 @@ impl Drop for Node {
     }
 }
 
-fn no_answer(worker: u16, error: RecvTimeoutError) -> NodeError {
+pub(crate) fn no_answer(worker: u16, error: RecvTimeoutError) -> NodeError {
     match error {
         RecvTimeoutError::Timeout => NodeError::Busy { worker, waited_s: ANSWER_TIMEOUT.as_secs() },
         RecvTimeoutError::Disconnected => NodeError::Stopped,

@@ -36,6 +36,7 @@ from enmasse.api.live.overview import OverviewPages
 from enmasse.api.live.stream import SamplePages
 from enmasse.api.messages.operations import OperationHandlers
 from enmasse.api.messages.send import SendHandler
+from enmasse.api.mqtt import MqttPages
 from enmasse.api.openapi import v2
 from enmasse.api.openapi.v3 import OpenApiPages
 from enmasse.api.pipeline_reports import PipelineReports
@@ -93,6 +94,7 @@ def create_app(
             *_operations(platform),
             *_live(platform, (console or ConsoleOptions()).prometheus),
             *_connections(platform),
+            *_mqtt(platform),
             *_pages(platform, trail, logins),
             *_discovery(),
             *face.routes(),
@@ -200,6 +202,16 @@ def _connections(platform: Platform) -> list[Route]:
             methods=["GET", "PUT"],
         ),
         Route(f"{inside}/addressspaces/{{name}}/accessreviews", review, methods=["POST"]),
+    ]
+
+
+def _mqtt(platform: Platform) -> list[Route]:
+    """Return the routes of what MQTT clients leave behind in an address space."""
+    pages = MqttPages(platform)
+    space = f"{BASE}/namespaces/{{namespace}}/addressspaces/{{name}}"
+    return [
+        Route(f"{space}/retained", pages.retained, methods=["GET", "DELETE"]),
+        Route(f"{space}/mqttsessions", pages.sessions, methods=["GET", "DELETE"]),
     ]
 
 

@@ -79,6 +79,7 @@ _OBSERVED = (
     "query_range",
     "samples",
     "addresses/links",
+    "addressspaces/mqttsessions",
     "pipelines/report",
 )
 """What a node reports about tenants: in a namespace, or in all of them."""
@@ -116,7 +117,8 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
         Rule(("create",), GROUP, _OPERATIONS),
         Rule(("create",), GROUP, ("addressspaces/connectiontokens",)),
         Rule(("update",), GROUP, ("pipelines/report",)),
-        Rule(("delete",), GROUP, ("connections",)),
+        Rule(("delete",), GROUP, ("addressspaces/mqttsessions", "connections")),
+        Rule(("get", "delete"), GROUP, ("addressspaces/retained",)),
         Rule(("get", "watch"), GROUP, ("connections/trace",)),
         *_SEEN,
     ),

@@ -36,6 +36,7 @@ COMMANDS: dict[str, Place] = {
     ),
     **_panel(RUN, "describe", "wait", "top", "doctor", "logs", "audit"),
     "connection": Place("connection", RUN),
+    "session": Place("session", RUN),
     "trace": Place("connections", RUN),
     **_panel(RUN, "context", "settings", "crds"),
     **_panel(PIPELINE, "pipeline"),
@@ -45,6 +46,7 @@ COMMANDS: dict[str, Place] = {
         name: Place("operate", STORED)
         for name in ("peek", "purge", "move", "copy", "redrive", "post")
     },
+    "retained": Place("retained", STORED),
     **_panel(MESSAGES, "send", "receive", "request", "respond", "pub", "sub", "bench"),
 }
 """All commands, in the order of the help."""

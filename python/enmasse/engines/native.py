@@ -23,6 +23,9 @@ from enmasse.engines.protocol import (
     Failure,
     JournalStatistics,
     LinkStatistics,
+    MqttSession,
+    MqttSubscription,
+    MqttWill,
     Observed,
     Operation,
     Proof,
@@ -155,6 +158,18 @@ class NativeEngine:
         if not await self._call(self._node.close_connection, connection):
             raise _no_connection(connection)
 
+    async def mqtt_sessions(
+        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+    ) -> tuple[Sequence[MqttSession], int]:
+        """Return MQTT sessions of a space and the number of the others."""
+        lines, more = await self._call(self._node.sessions, space_uid, after, limit)
+        return [_mqtt_session(line) for line in lines], more
+
+    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+        """End an MQTT session."""
+        ended: bool = await self._call(self._node.end_session, space_uid, user, client_id)
+        return ended
+
     def session(self, space: str) -> Session:
         """Return a session with a space that has every right."""
         return connect_within(self._node, space, ADMINISTRATOR)
@@ -194,6 +209,7 @@ class NativeEngine:
             "limit": part.limit,
             "selector": part.selector,
             "filter": part.filter,
+            "topicFilter": part.topic_filter,
             "message": part.message,
             "edited": [*encode_message(part.edited)] if part.edited is not None else None,
             "dryRun": part.dry_run,
@@ -437,6 +453,24 @@ def _no_connection(connection: int) -> Missing:
 
 def _link(line: dict[str, Any]) -> LinkStatistics:
     return LinkStatistics(**{**line, "addresses": tuple(line["addresses"])})
+
+
+def _mqtt_session(line: dict[str, Any]) -> MqttSession:
+    will = line["will"]
+    return MqttSession(
+        user=line["user"],
+        client_id=line["clientId"],
+        connection=line["connection"],
+        expiry_s=line["expiryS"],
+        subscription_count=line["subscriptionCount"],
+        subscriptions=tuple(
+            MqttSubscription(one["filter"], one["qos"], one["noLocal"])
+            for one in line["subscriptions"]
+        ),
+        will=None
+        if will is None
+        else MqttWill(will["topic"], will["qos"], will["retain"], will["delayS"], will["bytes"]),
+    )
 
 
 def _connection(line: dict[str, Any]) -> Connection:

@@ -186,6 +186,42 @@ class LinkStatistics(NamedTuple):
     unsettled: int = 0
 
 
+class MqttSubscription(NamedTuple):
+    """A subscription of an MQTT session. `qos` is the highest of its messages."""
+
+    filter: str
+    qos: int
+    no_local: bool = False
+
+
+class MqttWill(NamedTuple):
+    """The will of an MQTT session, without its payload of `bytes` bytes."""
+
+    topic: str
+    qos: int
+    retain: bool = False
+    delay_s: int = 0
+    bytes: int = 0
+
+
+class MqttSession(NamedTuple):
+    """The session of an MQTT client."""
+
+    user: str | None
+    client_id: str
+    connection: int | None = None
+    """None: the client is not connected."""
+
+    expiry_s: int | None = 0
+    """How long it outlives a connection; None: for ever."""
+
+    subscription_count: int = 0
+    subscriptions: tuple[MqttSubscription, ...] = ()
+    """At most 1,000, in the order of their filters."""
+
+    will: MqttWill | None = None
+
+
 class WorkerStatistics(NamedTuple):
     """Statistics of one worker thread. `connections`, `busy_permille` and `stopped` are gauges, the
     others count since the start.
@@ -304,6 +340,9 @@ class Slice:
     filter: str | None = None
     """Process only messages that match this SQL filter expression (`amqp:sql-filter`)."""
 
+    topic_filter: str | None = None
+    """Process only messages that were sent to a name that this MQTT filter matches."""
+
     message: int | None = None
     """Process only the message with this id."""
 
@@ -394,6 +433,22 @@ class Engine(Protocol):
         """Close a connection; its client gets `amqp:connection:forced`.
 
         Raises: Missing if the connection does not exist.
+        """
+
+    async def mqtt_sessions(
+        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+    ) -> tuple[Sequence[MqttSession], int]:
+        """Return MQTT sessions of a space, by user and client id, at most `limit` after those of
+        `after`, and the number of the others.
+
+        Raises: Missing if the space is not served.
+        """
+
+    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+        """End an MQTT session with its subscriptions; return whether it exists. Its client gets
+        DISCONNECT 0x98, and its will is published.
+
+        Raises: Missing if the space is not served; Unavailable if it does not end in time.
         """
 
     def session(self, space: str) -> Session:

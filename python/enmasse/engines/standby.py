@@ -9,6 +9,7 @@ from enmasse.engines.protocol import (
     Connection,
     Engine,
     LinkStatistics,
+    MqttSession,
     Observed,
     Operation,
     Proof,
@@ -80,6 +81,16 @@ class Standby:
     async def close_connection(self, connection: int) -> None:
         """Close a connection. Raises: Unavailable while standing by."""
         await self._leading().close_connection(connection)
+
+    async def mqtt_sessions(
+        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+    ) -> tuple[Sequence[MqttSession], int]:
+        """Return MQTT sessions. Raises: Unavailable while standing by."""
+        return await self._leading().mqtt_sessions(space_uid, after=after, limit=limit)
+
+    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+        """End an MQTT session. Raises: Unavailable while standing by."""
+        return await self._leading().end_mqtt_session(space_uid, user, client_id)
 
     def session(self, space: str) -> Session:
         """Return a session with a space. Raises: Unavailable while standing by."""

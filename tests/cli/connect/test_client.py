@@ -123,6 +123,41 @@ def test_wait_ready_fails_with_the_status_messages_or_on_deletion(
         api.wait_ready("addresses", document)
 
 
+def test_wait_continues_from_the_present_state_when_its_version_is_too_old(
+    server: tuple[type[Answers], str],
+) -> None:
+    handler, url = server
+    document = {
+        "kind": "Address",
+        "apiVersion": "enmasse.io/v1beta1",
+        "metadata": {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "5"},
+        "status": {"isReady": False},
+    }
+    ready = document | {"status": {"isReady": True}}
+    gone = status_object(Conflict(Code.VERSION_EXPIRED, "too old"))
+    expired = (200, json.dumps({"type": "ERROR", "object": gone}).encode())
+
+    def listing(*items: dict[str, Any]) -> tuple[int, bytes]:
+        found = {"metadata": {"resourceVersion": "95"}, "items": list(items)}
+        return 200, json.dumps(found).encode()
+
+    event = (200, json.dumps({"type": "MODIFIED", "object": ready}).encode())
+    handler.answers = [expired, listing(document), event]
+    with Api(url, "token") as api:
+        assert api.wait_ready("addresses", document) == ready
+    assert "resourceVersion=5" in handler.asked[0]
+    assert "resourceVersion=95" in handler.asked[2]
+
+    handler.answers = [expired, listing(ready)]
+    with Api(url, "token") as api:
+        assert api.wait_ready("addresses", document) == ready
+
+    again = document | {"metadata": {**document["metadata"], "uid": "another"}}  # type: ignore[dict-item]
+    handler.answers = [expired, listing(again)]
+    with Api(url, "token") as api, pytest.raises(Missing, match="deleted concurrently"):
+        api.wait_ready("addresses", document)
+
+
 def test_the_platform_is_found_through_its_folder(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="start one with `enmasse up`"):
         Api.find(tmp_path, None, None)
@@ -226,8 +261,8 @@ def test_error_event_of_a_watch_is_raised(
     server: tuple[type[Answers], str],
 ) -> None:
     handler, url = server
-    gone = {"type": "ERROR", "object": json.loads(a_status(410, "Expired"))}
-    handler.answers = [(200, json.dumps(gone).encode())]
+    failed = {"type": "ERROR", "object": json.loads(a_status(500, "InternalError"))}
+    handler.answers = [(200, json.dumps(failed).encode())]
     document = a_document("5", uid="u")
     with Api(url, "token") as api, pytest.raises(Unavailable, match="so it is"):
         api.wait_ready("addresses", document)

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 use enmasse_router::shard::{ConnId, Fact, Moved, Request};
-use enmasse_router::table::{Judged, Refusal};
+use enmasse_router::table::{Judged, Refusal, SpaceKey};
 use mio::Token;
 
 use super::{TURN_ACCEPTED_SOCKETS, Worker};
@@ -15,6 +15,7 @@ use crate::command::{Command, Pending};
 use crate::creations::{Waiter, too_many};
 use crate::events::EventKind;
 use crate::read_scheduler::ReadScheduler;
+use crate::sessions::WorkerSessions;
 use crate::socket::{AcceptedSocket, Phase, Socket};
 use crate::stats::{ConnectionLine, LinkLine, WorkerAnswer, WorkerLinks};
 
@@ -92,6 +93,13 @@ impl Worker {
             }
             Command::List(answer) => reply(&answer, self.list()),
             Command::ListLinks(id, answer) => reply(&answer, self.list_links(id)),
+            Command::Sessions(space, answer) => reply(&answer, self.list_sessions(space)),
+            Command::EndSession(space, session, done) => {
+                let (user, client_id) = &*session;
+                self.shard.end_session(space, user.as_deref(), client_id);
+                self.again = true;
+                reply(&done, ());
+            }
             Command::Close(id, answer) => reply(&answer, self.close_connection(id)),
             Command::Trace(id, on) => self.set_trace(id, on),
             Command::Drain(answer) => {
@@ -264,6 +272,14 @@ impl Worker {
                 })
             });
         links.collect()
+    }
+
+    fn list_sessions(&self, space: SpaceKey) -> WorkerSessions {
+        let connected = self.shard.connected_sessions(space).into_iter().filter_map(|found| {
+            let socket = &self.sockets[self.socket_of(found.conn)? as usize];
+            Some((found.user, found.client_id, socket.details.id, found.session))
+        });
+        WorkerSessions { connected: connected.collect(), recorded: self.shard.recorded_sessions_of(space) }
     }
 
     /// Closes a connection on behalf of an administrator. The socket ends as after every close.

@@ -15,6 +15,7 @@ use super::mqtt::MQTT_PREFIX;
 use super::subscribing::{filter, names};
 use super::terminus::{Terminus, check, reply, requested_kind, settle_first};
 use super::terms::{Terms, producer_name};
+use super::wills::WILL_SERVICES;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
 use crate::core::{
     AddressKey, AddressKind, AttachmentId, AttachmentRole, Budget, Consuming, Declared, Ending, Filter, OpenQueue,
@@ -107,6 +108,9 @@ impl Shard {
                 }
                 Role::Receiver => self.attach_answers(id, link, &attach).map_err(|error| (Some(name), error)),
             },
+            LinkRequest::Address(name) if attach.role == Role::Sender && WILL_SERVICES.contains(&&*name) => {
+                self.attach_wills(id, link, &attach, &name).map_err(|error| (Some(name), error))
+            }
             LinkRequest::Address(name) => {
                 self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error))
             }

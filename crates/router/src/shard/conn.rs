@@ -19,6 +19,7 @@ use super::renewing::Renewal;
 use super::resumable::Resuming;
 use super::traffic::Pacing;
 use super::transactions::{Coordinator, Transaction};
+use super::wills::WillLink;
 use crate::core::{AttachmentId, Budget, Consuming};
 use crate::plan::{Operation, Protocol};
 use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
@@ -55,6 +56,8 @@ pub(super) enum Link {
     Anonymous(Box<Anonymous>),
     /// a sender to the coordinator
     Coordinator(Box<Coordinator>),
+    /// a sender to the last-will service
+    Will(Box<WillLink>),
 }
 
 /// The request of a link with wildcards to each address that it matches.
@@ -327,6 +330,7 @@ impl Conn {
             Link::Anonymous(anonymous) if anonymous.requests.is_none() => (&mut anonymous.window, share),
             Link::Anonymous(anonymous) => (&mut anonymous.window, u32::MAX),
             Link::Coordinator(coordinator) => (&mut coordinator.window, u32::MAX),
+            Link::Will(will) => (&mut will.window, u32::MAX),
             Link::Vacant | Link::Consumer { .. } => return None,
         };
         let credit = change(window, share);

@@ -230,6 +230,7 @@ impl Shard {
                 self.release_anonymous(id, &anonymous, ending);
             }
             Link::Coordinator(_) => self.release_coordinator(id, link),
+            Link::Will(will) => self.release_will(&will, ending),
             Link::Consumer { attachments, .. } => {
                 attachments.into_iter().for_each(|attachment| self.detach_attachment(attachment, ending, closed));
             }

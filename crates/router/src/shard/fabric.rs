@@ -236,7 +236,7 @@ impl Fabric {
                 self.attachments.get(*attachment).is_some_and(|attachment| attachment.held != Hold::No)
             }
             Link::Anonymous(anonymous) => anonymous.held > 0,
-            Link::Vacant | Link::Consumer { .. } | Link::Coordinator(_) => false,
+            Link::Vacant | Link::Consumer { .. } | Link::Coordinator(_) | Link::Will(_) => false,
         }
     }
 

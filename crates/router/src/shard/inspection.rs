@@ -92,7 +92,7 @@ impl Shard {
             Link::Consumer { attachments, .. } => (false, attachments.to_vec()),
             Link::Producer { attachment, .. } => (true, vec![*attachment]),
             Link::Anonymous(anonymous) => (true, anonymous.routes.values().map(|route| route.attachment).collect()),
-            Link::Coordinator(_) => (true, Vec::new()),
+            Link::Coordinator(_) | Link::Will(_) => (true, Vec::new()),
         };
         let summary = conn.machine.link_summary(number)?;
         let attached: Vec<_> = attachments.into_iter().filter_map(|one| self.fabric.attachments.get(one)).collect();

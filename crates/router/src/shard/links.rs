@@ -53,6 +53,7 @@ impl Shard {
                 self.incoming_anonymous(id, incoming);
             }
             Some(Link::Coordinator(_)) => self.control(id, incoming),
+            Some(Link::Will(_)) => self.incoming_will(id, incoming),
             _ => {}
         }
     }

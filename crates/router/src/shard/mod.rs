@@ -47,6 +47,7 @@ mod terminus;
 mod terms;
 mod traffic;
 mod transactions;
+mod wills;
 
 mod work;
 
@@ -66,6 +67,7 @@ pub use event::{Fact, LoginSubject, Request, WantedAddress};
 pub use guesses::{Attempt, Guesses};
 pub use inspection::{ConnectionSummary, LinkState};
 pub use link_names::LinkNames;
+pub use mqtt_clients::{ConnectedSession, RecordedSession};
 pub use placement::Load;
 pub use recovered_queues::{Changes, Openings, RecoveredQueues};
 pub use stored::StoredAddressChange;
@@ -359,14 +361,22 @@ impl Shard {
                 self.fabric.charge(ATTACH_NANOS);
                 self.attach(id, link, attach);
             }
-            Event::Detach { link, closed, by, ended, .. } => {
+            Event::Detach { link, closed, by, ended, error } => {
+                if error.is_some() {
+                    self.fail_wills(id, |one| one == link);
+                }
                 self.fabric.charge(RELEASE_NANOS);
                 self.link_over(id, link, closed, by, ended);
             }
             Event::SaslInit(init) => self.sasl_init(id, &init),
             Event::SaslResponse(response) => self.sasl_response(id, &response.0),
             Event::Open(open) => self.opened(id, &open),
-            Event::Closed { error, by } => self.finished(id, error, ending_by(by)),
+            Event::Closed { error, by } => {
+                if error.is_some() {
+                    self.fail_wills(id, |_| true);
+                }
+                self.finished(id, error, ending_by(by));
+            }
             Event::PostingRefused { txn_id, error } => {
                 self.mark_rollback_only(id.key, &txn_id, error);
             }

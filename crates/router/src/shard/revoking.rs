@@ -21,7 +21,7 @@ impl Shard {
                 Link::Consumer { .. } => Operation::Recv,
                 Link::Producer { .. } => Operation::Send,
                 // Their rights are checked for each message and request.
-                Link::Vacant | Link::Anonymous(_) | Link::Coordinator(_) => return None,
+                Link::Vacant | Link::Anonymous(_) | Link::Coordinator(_) | Link::Will(_) => return None,
             };
             let error = conn.check_right(operation, claimed.as_deref()?).err()?;
             Some((LinkId(link as u32), error))

@@ -196,13 +196,14 @@ def _shown(
         "bytes": done.bytes,
     }
     if operation is Operation.PEEK:
-        shown["items"] = [_message(one, form) for one in done.found]
+        shown["items"] = [message_document(one, form) for one in done.found]
     if done.rest is not None:
         shown["continue"] = done.rest
     return shown
 
 
-def _message(one: StoredMessage, form: Form) -> dict[str, Any]:
+def message_document(one: StoredMessage, form: Form) -> dict[str, Any]:
+    """Return a stored message as responses show it."""
     shown: dict[str, Any] = {
         "id": one.id,
         "state": one.state,

@@ -101,6 +101,7 @@ def described() -> list[Described]:
         Described(f"{INSIDE}/connections", "get", "Connections", _LIST, None, selecting),
         Described(f"{INSIDE}/connections/{{id}}", "get", "A connection with its links", _OBJECT),
         Described(f"{INSIDE}/connections/{{id}}", "delete", "Close a connection", _OBJECT),
+        *_mqtt(),
         Described(
             f"{INSIDE}/addressspaces/{{name}}/accessreviews",
             "post",
@@ -118,6 +119,19 @@ def described() -> list[Described]:
             _OBJECT,
             TokenRequest,
         ),
+    ]
+
+
+def _mqtt() -> list[Described]:
+    space = f"{INSIDE}/addressspaces/{{name}}"
+    retained, sessions = f"{space}/retained", f"{space}/mqttsessions"
+    clearing = (("filter", _TEXT), *_PAGING)
+    owner = (("clientId", _TEXT), ("user", _TEXT))
+    return [
+        Described(retained, "get", "Retained messages", _LIST, None, clearing),
+        Described(retained, "delete", "Delete retained messages", _OBJECT, None, clearing),
+        Described(sessions, "get", "MQTT sessions", _LIST, None, _PAGING),
+        Described(sessions, "delete", "End an MQTT session", _OBJECT, None, owner),
     ]
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 CONNECTIONS = ("connection", "connections")
-"""Words for connections, which are not resources."""
+RETAINED = ("retained",)
+SESSIONS = ("session", "sessions")
+"""Words for what is no resource."""
 
 
 def get(
@@ -36,7 +38,8 @@ def get(
     *,
     call: Listing,
 ) -> None:
-    """Show resources of any kind, or `connections`, whose numbers are for `enmasse trace`.
+    """Show resources of any kind, or `connections`, whose numbers are for `enmasse trace`, or the
+    `retained` messages or MQTT `sessions` of an address space.
 
     Addresses are shown with live senders, receivers, stored messages and rates; OLDEST is the age
     of the oldest available message. Rates are messages per second sent to receivers. In JSON and
@@ -53,6 +56,8 @@ def get(
       enmasse get addresses -o jsonpath='{.items[*].spec.address}'
 
       enmasse get address orders -w
+
+      enmasse get retained 'sensors/#'
     """
     from enmasse.cli.output.formats import form
     from enmasse.cli.resources.targets import NO_TARGET, Scope, named
@@ -63,11 +68,17 @@ def get(
         raise typer.BadParameter(NO_TARGET, param_hint="KIND")
     where = None if all_namespaces else call.namespace
     scope = Scope(where, call.space, selector, field_selector)
-    is_of_connections = wanted_words[0].lower() in CONNECTIONS
-    wanted = [] if is_of_connections else named(wanted_words)
+    word = wanted_words[0].lower()
+    is_resource = word not in (*CONNECTIONS, *RETAINED, *SESSIONS)
+    wanted = named(wanted_words) if is_resource else []
     with call.api() as api:
-        if is_of_connections:
+        if word in CONNECTIONS:
             _print(_connections(api, how), no_headers=no_headers)
+        elif word in RETAINED:
+            topics = wanted_words[1] if len(wanted_words) > 1 else None
+            _print(_retained(api, call, topics, how), no_headers=no_headers)
+        elif word in SESSIONS:
+            _print(_sessions(api, call, how), no_headers=no_headers)
         elif watch or watch_only:
             _follow(api, wanted, scope, how, watch_only=watch_only)
         else:
@@ -175,6 +186,28 @@ def _follow(
             param_hint="--watch",
         )
     follow(api, wanted[0], scope, how, watch_only=watch_only)
+
+
+def _retained(api: "Api", call: Listing, topics: str | None, how: "Form") -> str:
+    from enmasse.cli.output.retained import table
+
+    items = list(api.retained(*_space(call), topics))
+    return table(items) + "\n" if how.is_table else how.text({"items": items})
+
+
+def _sessions(api: "Api", call: Listing, how: "Form") -> str:
+    from enmasse.cli.output.retained import sessions
+
+    items = list(api.mqtt_sessions(*_space(call)))
+    return sessions(items) + "\n" if how.is_table else how.text({"items": items})
+
+
+def _space(call: Listing) -> tuple[str, str]:
+    """Return namespace and name of the requested space, or of the platform's default."""
+    from enmasse.cli.connect.default_space import default_home
+
+    namespace, name = default_home(call.data, call.server, call.token_file)
+    return call.namespace or namespace, call.space or name
 
 
 def _connections(api: "Api", how: "Form") -> str:

@@ -242,6 +242,40 @@ class Api:
             file.flush()
             os.fsync(file.fileno())
 
+    def retained(self, namespace: str, space: str, topic_filter: str | None) -> Iterator[Document]:
+        """Yield the retained messages of a space whose topic a filter matches; None: all."""
+        query = {} if topic_filter is None else {"filter": topic_filter}
+        for page in self._pages(f"{_space_path(namespace, space)}/retained", "GET", query):
+            yield from page["items"]
+
+    def delete_retained(self, namespace: str, space: str, topic_filter: str) -> int:
+        """Delete retained messages; return their number."""
+        path = f"{_space_path(namespace, space)}/retained"
+        pages = self._pages(path, "DELETE", {"filter": topic_filter})
+        return sum(page["messages"] for page in pages)
+
+    def mqtt_sessions(self, namespace: str, space: str) -> Iterator[Document]:
+        """Yield the MQTT sessions of a space."""
+        for page in self._pages(f"{_space_path(namespace, space)}/mqttsessions", "GET", {}):
+            yield from page["items"]
+
+    def end_mqtt_session(
+        self, namespace: str, space: str, client_id: str, user: str | None
+    ) -> None:
+        """End an MQTT session."""
+        query = {"clientId": client_id} | ({} if user is None else {"user": user})
+        self._ask("DELETE", f"{_space_path(namespace, space)}/mqttsessions", parameters=query)
+
+    def _pages(self, path: str, method: str, query: dict[str, str]) -> Iterator[Document]:
+        """Yield the pages of a list, or the responses of a deletion slice by slice."""
+        query = dict(query)
+        while True:
+            page = self._ask(method, path, parameters=query)
+            yield page
+            if "continue" not in page["metadata"]:
+                return
+            query["continue"] = page["metadata"]["continue"]
+
     def connections(self) -> Document:
         """Return the open connections."""
         return self._ask("GET", f"{BASE}/connections")
@@ -253,12 +287,8 @@ class Api:
         path = f"{BASE}/namespaces/{namespace}/connections"
         wanted = {"space": space, "address": address}
         query = {name: text for name, text in wanted.items() if text is not None}
-        while True:
-            page = self._ask("GET", path, parameters=query)
+        for page in self._pages(path, "GET", query):
             yield from page["items"]
-            if "continue" not in page["metadata"]:
-                return
-            query["continue"] = page["metadata"]["continue"]
 
     def connection_in(self, namespace: str, connection: str) -> Document:
         """Return a connection of a namespace with its links."""
@@ -407,23 +437,30 @@ class Api:
     def _watch(self, plural: str, document: Document, timeout_s: float) -> Iterator[Document]:
         """Yield the changes of a resource's collection from its version on, until the time-out."""
         deadline_s = self.clock.monotonic() + timeout_s
-        metadata = document["metadata"]
-        parameters = {
-            "watch": "true",
-            "resourceVersion": metadata["resourceVersion"],
-            "timeoutSeconds": str(max(math.ceil(timeout_s), 1)),
-            "fieldSelector": f"metadata.name={metadata['name']}",
-        }
-        path = _collection(plural, document)
-        try:
-            # A silent server must not extend the time-out of the command.
-            yield from self._events(path, parameters, timeout_s + 1, {})
-        except Conflict as error:
-            # A wait does not restart: changes in between would be unknown.
-            raise Unavailable(Code.NOT_AVAILABLE, error.message) from None
-        except Unavailable:
-            if self.clock.monotonic() < deadline_s:
-                raise
+        path, selected = _collection(plural, document), _selecting_name(document)
+        version = document["metadata"]["resourceVersion"]
+        while (left_s := deadline_s - self.clock.monotonic()) > 0:
+            parameters = selected | {
+                "watch": "true",
+                "resourceVersion": version,
+                "timeoutSeconds": str(max(math.ceil(left_s), 1)),
+            }
+            try:
+                # A silent server must not extend the time-out of the command.
+                yield from self._events(path, parameters, left_s + 1, {})
+            except Conflict as error:
+                if error.code != Code.VERSION_EXPIRED:
+                    raise
+                # The resource has not changed for long, or has changed a lot: its present state
+                # counts.
+                listed = self._ask("GET", path, parameters=selected)
+                version = listed["metadata"]["resourceVersion"]
+                yield _present(document, listed["items"])
+                continue
+            except Unavailable:
+                if self.clock.monotonic() < deadline_s:
+                    raise
+            return
 
     def _events(
         self,
@@ -593,6 +630,23 @@ def _collection(plural: str, document: Document) -> str:
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = document["metadata"].get("namespace")
     return f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"
+
+
+def _selecting_name(document: Document) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={document['metadata']['name']}"}
+
+
+def _present(document: Document, listed: list[Document]) -> Document:
+    """Return the event that tells what has become of a resource."""
+    uid = document["metadata"]["uid"]
+    for one in listed:
+        if one["metadata"]["uid"] == uid:
+            return {"type": "MODIFIED", "object": one}
+    return {"type": "DELETED", "object": document}
+
+
+def _space_path(namespace: str, space: str) -> str:
+    return f"{BASE}/namespaces/{namespace}/addressspaces/{quote(space, safe='')}"
 
 
 def _connection_path(namespace: str, connection: str) -> str:

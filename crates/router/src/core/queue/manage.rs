@@ -16,7 +16,7 @@ use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::storage::Completion;
 use super::super::storage::Notice;
-use super::super::{AddressKey, Links, Router};
+use super::super::{AddressKey, Filter, Links, Router};
 use super::super::{Bodies, Queue};
 use super::diversion::{DEAD_LETTER, ORIGIN};
 
@@ -63,6 +63,8 @@ pub struct Operation {
     pub work: Work,
     /// applies to matching messages only
     pub selector: Option<Selector>,
+    /// applies to messages only whose `to` it accepts
+    pub names: Option<Filter>,
     /// only counts the matching messages
     pub dry_run: bool,
     /// most messages that it applies to
@@ -179,7 +181,7 @@ impl Running {
         if operation.needs_body(item) {
             let Some(body) = bodies.get(item.place, on_disk) else {
                 let damaged = on_disk && bodies.is_damaged(item.place);
-                let wants_none = !operation.stores() && operation.selector.is_none();
+                let wants_none = !operation.stores() && !operation.selects();
                 return match damaged {
                     true if wants_none => Verdict::Yes,
                     true => Verdict::No,
@@ -188,6 +190,10 @@ impl Running {
             };
             let subject = Subject::new(body).delivery_count(u32::from(item.failures));
             if operation.selector.as_ref().is_some_and(|selector| !selector.selects(&subject)) {
+                return Verdict::No;
+            }
+            let is_named = |names: &Filter| scan::to(body).is_some_and(|to| names.matches(to));
+            if operation.names.as_ref().is_some_and(|names| !is_named(names)) {
                 return Verdict::No;
             }
             if operation.stores() && operation.target(body).is_none() {
@@ -214,8 +220,13 @@ impl Operation {
         matches!(self.work, Work::Move(_) | Work::Redrive(_)) && !self.dry_run
     }
 
+    /// Whether it applies to some messages only, by what they contain.
+    const fn selects(&self) -> bool {
+        self.selector.is_some() || self.names.is_some()
+    }
+
     fn needs_body(&self, item: &Item) -> bool {
-        self.selector.is_some()
+        self.selects()
             || match self.work {
                 Work::Purge => false,
                 Work::Peek(bytes_max) => item.size_bytes <= bytes_max || item.state == State::Scheduled,

@@ -203,13 +203,18 @@ impl Router {
         Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
     }
 
-    /// The names of the durable subscriptions of a topic that lives here.
+    /// The names of the durable subscriptions of a topic that lives here, and the keys of their
+    /// queues.
     #[must_use]
-    pub fn durable_subscriptions(&self, topic: AddressKey) -> Vec<SubscriptionName> {
+    pub fn durable_subscriptions(&self, topic: AddressKey) -> Vec<(SubscriptionName, AddressKey)> {
         let found = self.by_key.get(&topic).and_then(|at| self.addresses.find_topic(*at));
         let subscriptions = found.into_iter().flat_map(|topic| &topic.subscriptions);
         let durable = subscriptions.filter(|key| self.lifetime_of(**key) == Some(Lifetime::Durable));
-        durable.filter_map(|key| self.addresses.subscription(*key)?.name.clone()).collect()
+        let named = durable.filter_map(|key| {
+            let name = self.addresses.subscription(*key)?.name.clone()?;
+            Some((name, self.addresses[*key].declared.key))
+        });
+        named.collect()
     }
 
     fn lifetime_of(&self, at: Key) -> Option<Lifetime> {

@@ -37,6 +37,7 @@ use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode, UserProperties, Version};
 use enmasse_mqtt::connection::{Accept, Closed, Config, Connection};
 
 use crate::core::AddressKind;
+use crate::shard::wills::WillOwner;
 use crate::table::AddressEntry;
 use codes::Answer;
 use filters::{Answering, FilterState};
@@ -67,8 +68,12 @@ pub(in crate::shard) struct Mqtt {
     /// until the connection is open
     pub(in crate::shard) login: Option<Box<Login>>,
     pub(in crate::shard) session: SessionState,
-    /// set if it visits a session without a client: when that has left, and its connection
-    pub(in crate::shard) visit: Option<(Time, Option<u128>)>,
+    /// set if it visits a session without a client
+    pub(in crate::shard) visit: Option<Visit>,
+    /// set if it has the will of an AMQP client
+    pub(in crate::shard) owner: Option<WillOwner>,
+    /// that will is stored, or (`false`) refused, which its client does not know
+    pub(in crate::shard) will_stored: Option<bool>,
     /// filters of the client, as it sent them; boxed, because a node of the map has room for eleven
     pub(in crate::shard) filters: BTreeMap<Arc<str>, Box<FilterState>>,
     /// subscription links by number, from [`FIRST_SUBSCRIPTION`] on
@@ -115,6 +120,17 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) now: Time,
     /// the last event of the machine was handled
     pub(in crate::shard) ended: bool,
+}
+
+/// A visit to a session without a client.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) struct Visit {
+    /// when its connection ended, or the node started
+    pub(in crate::shard) since: Time,
+    /// that connection; `None`: any
+    pub(in crate::shard) connection: Option<u128>,
+    /// the session ends now, whatever its expiry
+    pub(in crate::shard) ends: bool,
 }
 
 /// A publication with QoS 1 or 2 that waits for its outcomes.
@@ -193,6 +209,8 @@ impl Mqtt {
             login: None,
             session: SessionState::default(),
             visit: None,
+            owner: None,
+            will_stored: None,
             filters: BTreeMap::new(),
             links: Vec::new(),
             free_links: Vec::new(),
@@ -240,6 +258,9 @@ impl Mqtt {
         if let Some(link) = self.attaches.pop_front() {
             return Some(Step::Attach(link));
         }
+        if let Some(stored) = self.will_stored.take() {
+            return Some(Step::AnswerWill(stored));
+        }
         if let Some((packet_id, kept)) = self.packet_ids.pop() {
             return Some(Step::NotePacketId(packet_id, kept));
         }
@@ -269,7 +290,7 @@ impl Mqtt {
     /// Whether work can continue without input.
     pub(in crate::shard) fn has_work(&self) -> bool {
         let answers = self.answering.front().is_some_and(|answering| !answering.stores);
-        let steps = !self.attaches.is_empty() || !self.grants.is_empty() || !self.packet_ids.is_empty() || answers;
+        let steps = self.will_stored.is_some() || !self.attaches.is_empty() || !self.grants.is_empty() || !self.packet_ids.is_empty() || answers;
         let steps = steps || self.reads.has_step() || self.retries.front().is_some_and(|(at, _)| *at <= self.now);
         !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
     }
@@ -529,8 +550,10 @@ impl Mqtt {
 
     pub(in crate::shard) fn refuse_login(&mut self, code: ReasonCode) {
         (self.login, self.closes) = (None, true);
-        // An error means that the connection has ended in the meantime.
-        let _ = self.machine.refuse(code, "", None);
+        if self.machine.refuse(code, "", None).is_err() {
+            // The connection has ended in the meantime, or it is a visit, which has sent no CONNECT.
+            self.machine.transport_closed();
+        }
     }
 
     /// The client has a space.

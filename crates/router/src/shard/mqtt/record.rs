@@ -61,6 +61,8 @@ pub(in crate::shard) enum After {
     Connect,
     /// SUBACK of the SUBSCRIBE in progress
     Subscribe,
+    /// the answer to an AMQP client that has replaced its will
+    Will,
     /// UNSUBACK
     Unsubscribe { packet_id: PacketId, codes: Vec<ReasonCode> },
 }
@@ -172,6 +174,7 @@ impl Mqtt {
                 }
             }
             After::Connect => self.refuse_login(ReasonCode::ServerUnavailable),
+            After::Will => self.will_stored = Some(stored),
             After::Subscribe => self.answer_subscribe(stored),
             After::Unsubscribe { packet_id, codes } => {
                 // An error means that the connection has ended in the meantime.

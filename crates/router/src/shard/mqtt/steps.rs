@@ -33,6 +33,8 @@ pub(in crate::shard) enum Step {
     StoreSubscriptions,
     /// handle the next filter of a SUBSCRIBE
     Filter,
+    /// answer the will of an AMQP client: it is stored, or (`false`) refused
+    AnswerWill(bool),
     /// attach this link
     Attach(LinkId),
     /// let deliveries come to this link

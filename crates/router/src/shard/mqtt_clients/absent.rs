@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashSet};
 use enmasse_amqp::time::Time;
 use enmasse_mqtt::session::Session;
 
-use super::sessions::user_of;
 use crate::core::Ending;
 use crate::shard::conn::{Conn, Peer};
 use crate::shard::machine::Machine;
@@ -17,7 +16,7 @@ use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::login::Login;
 use crate::shard::mqtt::record::After;
 use crate::shard::mqtt::steps::Step;
-use crate::shard::mqtt::{Mqtt, SESSION};
+use crate::shard::mqtt::{Mqtt, SESSION, Visit};
 use crate::shard::{ConnId, Shard};
 use crate::table::{Authenticated, SpaceKey};
 
@@ -29,13 +28,10 @@ const AGAIN_MS: u64 = 10;
 /// A session whose connection has ended.
 #[derive(Clone, Debug)]
 pub(super) struct Absent {
-    space: SpaceKey,
-    user: Option<String>,
-    client_id: String,
-    /// when its connection ended, or the node started
-    since: Time,
-    /// the connection; `None`: of an earlier run of the node
-    connection: Option<u128>,
+    pub(super) space: SpaceKey,
+    pub(super) user: Option<String>,
+    pub(super) client_id: String,
+    pub(super) visit: Visit,
 }
 
 /// The sessions that wait for a visit, and the visits.
@@ -43,19 +39,19 @@ pub(super) struct Absent {
 pub(in crate::shard) struct AbsentSessions {
     due: BTreeMap<(Time, u64), Absent>,
     number: u64,
-    /// visits that are over
+    /// connections of visits and agents that are over
     done: Vec<ConnId>,
     /// spaces whose sessions of earlier runs are known
     spaces: HashSet<SpaceKey>,
 }
 
 impl AbsentSessions {
-    fn insert(&mut self, at: Time, absent: Absent) {
+    pub(super) fn insert(&mut self, at: Time, absent: Absent) {
         self.number += 1;
         self.due.insert((at, self.number), absent);
     }
 
-    /// Whether visits are over whose connections are there.
+    /// Whether visits or agents are over whose connections are there.
     pub(in crate::shard) fn has_left(&self) -> bool {
         !self.done.is_empty()
     }
@@ -81,8 +77,7 @@ impl Shard {
             space: *space,
             user: conn.user().map(str::to_owned),
             client_id: conn.container.to_string(),
-            since: now,
-            connection: Some(self.connection_number(id)),
+            visit: Visit { since: now, connection: Some(self.connection_number(id)), ends: false },
         };
         self.absent.insert(now.plus_millis(u64::from(delay_s) * 1000), absent);
     }
@@ -95,7 +90,8 @@ impl Shard {
         let is_visit = conn.machine.mqtt().is_none_or(Mqtt::is_visit);
         let (Some((space, _)), Some(_), false) = (&conn.access, conn.name(SESSION), is_visit) else { return };
         let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
-        self.absent.insert(now, Absent { space: *space, user, client_id, since: now, connection: None });
+        let visit = Visit { since: now, connection: None, ends: false };
+        self.absent.insert(now, Absent { space: *space, user, client_id, visit });
     }
 
     /// After a restart: the sessions of a space whose records live here.
@@ -106,12 +102,9 @@ impl Shard {
             if !self.absent.spaces.insert(space.key()) {
                 continue;
             }
-            for name in self.router.durable_subscriptions(store.sessions.key) {
-                let (Some(container), Some(user)) = (name.container, user_of(&name.name)) else { continue };
-                let user = Some(user).filter(|user| !user.is_empty());
-                let absent =
-                    Absent { space: space.key(), user, client_id: container.to_string(), since: now, connection: None };
-                self.absent.insert(now, absent);
+            for (user, client_id, _) in self.recorded_sessions(store) {
+                let visit = Visit { since: now, connection: None, ends: false };
+                self.absent.insert(now, Absent { space: space.key(), user, client_id, visit });
             }
         }
     }
@@ -157,7 +150,7 @@ impl Shard {
         }
         let id = self.insert(conn);
         if let Some(mqtt) = self.mqtt(id) {
-            mqtt.visit = Some((absent.since, absent.connection));
+            mqtt.visit = Some(absent.visit);
         }
         if let Some(attach) = self.register_name(id, SESSION, Box::new(attach)) {
             self.attach_mqtt(id, SESSION, attach);
@@ -169,22 +162,22 @@ impl Shard {
     pub(super) fn decide_absent(&mut self, id: ConnId, record: Option<Session>) {
         let now = self.fabric.now;
         let conn = &self.fabric.conns[id.key()];
-        let since = conn.machine.mqtt().and_then(|mqtt| mqtt.visit);
+        let visit = conn.machine.mqtt().and_then(|mqtt| mqtt.visit);
         let stored_by = conn.machine.mqtt().and_then(|mqtt| mqtt.session.stored_by);
-        let (Some((since, connection)), Some((space, _)), Some(mut record)) = (since, &conn.access, record) else {
+        let (Some(visit), Some((space, _)), Some(mut record)) = (visit, &conn.access, record) else {
             return self.end_visit(id);
         };
-        if connection.is_some() && connection != stored_by {
+        if visit.connection.is_some() && visit.connection != stored_by {
             // The session had another connection since, which has its own visit.
             return self.end_visit(id);
         }
         let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
-        let absent = Absent { space: *space, user, client_id, since, connection };
+        let absent = Absent { space: *space, user, client_id, visit };
         let Some(mqtt) = self.mqtt(id) else { return };
-        let elapsed_s = now.micros_since(absent.since) / 1_000_000;
+        let elapsed_s = now.micros_since(visit.since) / 1_000_000;
         let will_delay_s = record.will.as_ref().map(|will| will.delay_s.min(record.expiry_s));
         let is_due = |seconds: u32| seconds != u32::MAX && u64::from(seconds) <= elapsed_s;
-        let (expiry_s, has_ended) = (record.expiry_s, is_due(record.expiry_s));
+        let (expiry_s, has_ended) = (record.expiry_s, visit.ends || is_due(record.expiry_s));
         let will_due = will_delay_s.is_some_and(|delay_s| has_ended || is_due(delay_s));
         if will_due {
             mqtt.session.will = record.will.take().map(Box::new);
@@ -194,6 +187,10 @@ impl Shard {
         mqtt.session.will = record.will.take().map(Box::new);
         mqtt.restore(&record);
         if has_ended {
+            // A client that connects before the session is discarded does not continue it.
+            mqtt.session.expiry_s = 0;
+            self.store_record(id, After::Nothing);
+            let Some(mqtt) = self.mqtt(id) else { return };
             mqtt.session.discards = true;
             if let Some(login) = &mut mqtt.login {
                 login.set_step(Step::Discard);
@@ -206,18 +203,23 @@ impl Shard {
         }
         let next_s = will_delay_s.filter(|_| !will_due).unwrap_or(u32::MAX).min(expiry_s);
         if next_s != u32::MAX {
-            self.absent.insert(absent.since.plus_millis(u64::from(next_s) * 1000), absent);
+            self.absent.insert(visit.since.plus_millis(u64::from(next_s) * 1000), absent);
         }
         self.end_visit(id);
     }
 
-    /// A visit is over: its connection is removed after the turn.
+    /// A visit is over.
     pub(super) fn end_visit(&mut self, id: ConnId) {
         if let Some(mqtt) = self.mqtt(id) {
             mqtt.ended = true;
             mqtt.login = None;
             mqtt.session.will = None;
         }
+        self.remove_later(id);
+    }
+
+    /// Removes a connection without a socket after the turn.
+    pub(super) fn remove_later(&mut self, id: ConnId) {
         self.absent.done.push(id);
     }
 }

@@ -140,8 +140,11 @@ impl Shard {
                 if let Some(mqtt) = self.mqtt(id) {
                     mqtt.ready(now);
                 }
+                self.agent_ready(id);
                 self.fabric.mark(id.key);
             }
+            Step::AnswerWill(true) => self.agent_ready(id),
+            Step::AnswerWill(false) => self.agent_refused(id, "the will cannot be stored: send it again later"),
             Step::NotePacketId(packet_id, kept) => self.note_packet_id(id, packet_id, kept),
             Step::Publish(delivery_id) => self.publish_again(id, delivery_id),
             Step::StoreSubscriptions => self.store_record(id, After::Subscribe),
@@ -185,6 +188,9 @@ impl Shard {
         let Some(mqtt) = self.mqtt(id) else { return };
         if mqtt.is_visit() {
             return self.end_visit(id);
+        }
+        if mqtt.owner.is_some() {
+            return self.agent_closed(id);
         }
         mqtt.ended = true;
         mqtt.login = None;

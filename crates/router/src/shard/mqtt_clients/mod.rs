@@ -3,9 +3,13 @@
 //!
 //! `input` handles packets and continues what they have begun, `login` CONNECT, `publishing`
 //! messages, `subscribing` filters, `retained` retained messages, `sessions` what outlives a
-//! connection, `packet_ids` the progress of QoS 2, and `absent` those whose connection has ended.
+//! connection, `packet_ids` the progress of QoS 2, `absent` those whose connection has ended,
+//! `agents` have the wills of AMQP clients, and `administration` lists and ends sessions for
+//! management.
 
 mod absent;
+mod administration;
+mod agents;
 mod input;
 mod login;
 mod packet_ids;
@@ -15,3 +19,4 @@ mod sessions;
 mod subscribing;
 
 pub(super) use absent::AbsentSessions;
+pub use administration::{ConnectedSession, RecordedSession};

@@ -30,7 +30,7 @@ impl House {
 
 fn operation(work: Work) -> Operation {
     let (id, address) = (7, QUEUE);
-    Operation { id, address, work, selector: None, dry_run: false, limit: 1000, rest: None, edited: None }
+    Operation { id, address, work, selector: None, names: None, dry_run: false, limit: 1000, rest: None, edited: None }
 }
 
 fn five(settings: Settings) -> House {

@@ -125,6 +125,7 @@ fn operation_reports_or_skips_an_unreadable_message() {
         address: QUEUE,
         work: Work::Peek(100_000),
         selector: None,
+        names: None,
         dry_run: false,
         limit: 10,
         rest: None,

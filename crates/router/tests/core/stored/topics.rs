@@ -301,6 +301,7 @@ fn message_moved_to_a_topic_enters_its_subscriptions_and_leaves_its_source() {
         address: QUEUE,
         work: Work::Move(TOPIC),
         selector: None,
+        names: None,
         dry_run: false,
         limit: 10,
         rest: None,
