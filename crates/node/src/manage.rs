@@ -195,7 +195,8 @@ pub(crate) fn next_id() -> u32 {
 /// # Errors
 /// `Request`: it is no filter.
 fn topic_filter(text: &str) -> Result<Filter, NodeError> {
-    let wrong = |error: enmasse_mqtt::topic::FilterError| NodeError::Request { field: "filter", reason: error.to_string() };
+    let wrong =
+        |error: enmasse_mqtt::topic::FilterError| NodeError::Request { field: "filter", reason: error.to_string() };
     enmasse_mqtt::topic::Filter::parse(text).map_err(wrong)?;
     let filter = text.to_owned();
     Ok(Filter::new(move |name| enmasse_mqtt::topic::matches(&filter, name)))

@@ -37,8 +37,11 @@ pub struct StoredWill {
     pub retain: bool,
     /// seconds after the end of the connection
     pub delay_s: u32,
-    /// properties in their encoding: `StoredWill::properties` reads them
+    /// properties in their encoding: `StoredWill::publish_properties` reads them
     pub properties: Vec<u8>,
+    /// the payload is a whole message in an encoding of the node's own, of a client of another
+    /// protocol
+    pub is_message: bool,
 }
 
 impl StoredWill {
@@ -52,6 +55,7 @@ impl StoredWill {
             retain: will.retain,
             delay_s: will.delay_s,
             properties: will.properties.to_bytes(),
+            is_message: false,
         }
     }
 

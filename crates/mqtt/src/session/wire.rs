@@ -93,12 +93,15 @@ fn read_subscription(reader: &mut Reader<'_>) -> Result<StoredSubscription, Sess
     Ok(StoredSubscription { filter, options, subscription_id })
 }
 
-/// Bit of a will's first byte beside its QoS.
+/// Bits of a will's first byte beside its QoS.
 const RETAIN: u8 = 0x04;
+const MESSAGE: u8 = 0x08;
 
 fn put_will(out: &mut Vec<u8>, will: &StoredWill) {
     debug_assert!(will.properties.len() <= REMAINING_LENGTH_MAX);
-    out.push(will.qos as u8 | if will.retain { RETAIN } else { 0 });
+    let flags = [(will.retain, RETAIN), (will.is_message, MESSAGE)];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |bits, (_, bit)| bits | bit);
+    out.push(will.qos as u8 | flags);
     out.extend_from_slice(&will.delay_s.to_be_bytes());
     put_field(out, will.topic.as_bytes());
     put_field(out, &will.payload);
@@ -108,11 +111,12 @@ fn put_will(out: &mut Vec<u8>, will: &StoredWill) {
 
 fn read_will(reader: &mut Reader<'_>) -> Result<StoredWill, SessionDecodeError> {
     let bits = reader.u8()?;
-    let qos =
-        QoS::from_bits(bits & !RETAIN).ok_or(SessionDecodeError { what: "the options of a will are not known" })?;
+    let qos = QoS::from_bits(bits & !(RETAIN | MESSAGE))
+        .ok_or(SessionDecodeError { what: "the options of a will are not known" })?;
     let delay_s = reader.u32()?;
     let (topic, payload) = (reader.text()?.to_owned(), reader.binary()?.to_owned());
     let length = reader.variable()?;
     let properties = reader.bytes(length as usize)?.to_owned();
-    Ok(StoredWill { topic, payload, qos, retain: bits & RETAIN != 0, delay_s, properties })
+    let (retain, is_message) = (bits & RETAIN != 0, bits & MESSAGE != 0);
+    Ok(StoredWill { topic, payload, qos, retain, delay_s, properties, is_message })
 }

@@ -8,7 +8,7 @@
 //! Wills of MQTT clients are part of their sessions. So each link has an *agent*, a session of MQTT
 //! without a client, which stores the will and publishes it with the rights of the link's user.
 
-use enmasse_amqp::codec::{decode_message, decode_state};
+use enmasse_amqp::codec::{decode_message, decode_state, encode_message};
 use enmasse_amqp::connection::{Incoming, LinkId};
 use enmasse_amqp::types::{Attach, DeliveryState, Error, Message, Outcome, Properties, condition};
 use enmasse_mqtt::session::StoredWill;
@@ -27,7 +27,7 @@ pub(super) const WILL_SERVICES: [&str; 3] = ["$lwt", "$mqtt.willservice", "$mqtt
 /// The subject of a message with a will.
 const SUBJECT: &str = "will";
 /// Bytes of a message with a will.
-const WILL_BYTES: u64 = 64 * 1024;
+const WILL_BYTES: u64 = 65_000;
 /// Bytes of container id and link name together, which identify the will.
 const NAME_BYTES_MAX: usize = 900;
 
@@ -94,7 +94,9 @@ impl Shard {
     /// A frame of a will.
     pub(super) fn incoming_will(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         let now = self.fabric.now;
-        let Some(Link::Will(will)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) else { return };
+        let Some(Link::Will(will)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) else {
+            return;
+        };
         if incoming.first {
             will.window.received(now);
             (will.in_transaction, will.bytes) = (false, Vec::new());
@@ -126,27 +128,23 @@ impl Shard {
             let what = "wills take no part in transactions: send them outside of one";
             return Err(Error::new(condition::NOT_IMPLEMENTED, what));
         }
-        let decoded: Message = decode_message(bytes).map_err(Error::from)?;
+        let mut published: Message = decode_message(bytes).map_err(Error::from)?;
         let invalid = |what: &str| Error::new(condition::INVALID_FIELD, what);
-        let Some(Properties { subject, to, .. }) = decoded.properties else {
+        let Some(Properties { subject, to, .. }) = &mut published.properties else {
             return Err(invalid("properties are missing: set subject and to"));
         };
-        if subject.as_deref() != Some(SUBJECT) {
+        if subject.take().as_deref() != Some(SUBJECT) {
             return Err(invalid("properties.subject must be \"will\""));
         }
-        let Some(topic) = to.filter(|to| is_topic_name(to) && !to.starts_with('$')) else {
+        let Some(topic) = to.clone().filter(|to| is_topic_name(to) && !to.starts_with('$')) else {
             return Err(invalid("properties.to must name the address that the will is published to"));
         };
         self.fabric.conns[id.key()].check_right(Operation::Send, &topic)?;
         let outbound = message::decode(bytes);
-        Ok(StoredWill {
-            topic,
-            payload: outbound.payload.concat(),
-            qos: outbound.qos,
-            retain: outbound.retain,
-            delay_s: 0,
-            properties: outbound.properties(&[]).to_bytes(),
-        })
+        let mut payload = Vec::new();
+        encode_message(&mut payload, &published);
+        let (qos, retain) = (outbound.qos, outbound.retain);
+        Ok(StoredWill { topic, payload, qos, retain, delay_s: 0, properties: Vec::new(), is_message: true })
     }
 
     /// Gives a will to the agent of its link.

@@ -43,7 +43,8 @@ def peek(
     *,
     call: SpacedReporting,
 ) -> None:
-    """Show stored messages that no consumer holds, without removing them.
+    """Show stored messages that no consumer holds, or the messages of a stream, without removing
+    them.
 
     Examples:
 
@@ -51,14 +52,12 @@ def peek(
 
       enmasse peek dead --selector "team = 'north'" --output json
     """
-    from enmasse.cli.output.printing import columns, show
+    from enmasse.cli.output.printing import show
 
     request = {"selector": selector, "limit": limit}
     answers = _answers("peek", address, request, call)
     items = [item for answer in answers for item in answer["items"]]
-    headings = ["ID", "STATE", "ENQUEUED", "ATTEMPTS", "BYTES", "BODY"]
-    rows = [[*(item[name.lower()] for name in headings[:-1]), _body(item)] for item in items]
-    show({"items": items}, call.output, lambda: columns(headings, rows))
+    show({"items": items}, call.output, lambda: _table(items))
 
 
 def purge(
@@ -203,6 +202,16 @@ def _answers(
         found = fetch_by_name(api, KINDS["Address"], address, call.space, call.namespace)
         name = found["metadata"]["name"]
         yield from api.operate(operation, call.namespace, name, action)
+
+
+def _table(items: list[dict[str, Any]]) -> str:
+    from enmasse.cli.output.printing import columns
+
+    headings = ["ID", "STATE", "ENQUEUED", "ATTEMPTS", "BYTES", "BODY"]
+    if items and "offset" in items[0]:
+        headings = ["PARTITION", "OFFSET", "ENQUEUED", "BYTES", "BODY"]
+    rows = [[*(item[name.lower()] for name in headings[:-1]), _body(item)] for item in items]
+    return columns(headings, rows)
 
 
 def _body(item: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ use smallvec::smallvec;
 
 use super::outbound::{Outbound, QOS};
 use super::plain;
+use crate::shard::terms::whole;
 
 /// Message annotation: the message is to be kept as the retained one of its topic (boolean). The
 /// original's name.
@@ -127,7 +128,8 @@ fn decode_any(sections: &[u8]) -> Outbound<'_> {
     let annotation = |name: &str| value_of(&message.message_annotations, name);
     let mut out = Outbound {
         qos: match annotation(QOS) {
-            Some(Value::Ubyte(qos)) => QoS::from_bits(*qos).unwrap_or_default(),
+            // Clients of AMQP often write any integer as a long.
+            Some(qos) => whole(qos).and_then(|qos| QoS::from_bits(qos.try_into().ok()?)).unwrap_or_default(),
             _ if header.durable => QoS::AtLeastOnce,
             _ => QoS::AtMostOnce,
         },

@@ -290,7 +290,11 @@ impl Mqtt {
     /// Whether work can continue without input.
     pub(in crate::shard) fn has_work(&self) -> bool {
         let answers = self.answering.front().is_some_and(|answering| !answering.stores);
-        let steps = self.will_stored.is_some() || !self.attaches.is_empty() || !self.grants.is_empty() || !self.packet_ids.is_empty() || answers;
+        let steps = self.will_stored.is_some()
+            || !self.attaches.is_empty()
+            || !self.grants.is_empty()
+            || !self.packet_ids.is_empty()
+            || answers;
         let steps = steps || self.reads.has_step() || self.retries.front().is_some_and(|(at, _)| *at <= self.now);
         !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
     }

@@ -22,22 +22,29 @@ impl Shard {
         }
         let Some(will) = mqtt.session.will.take() else { return };
         // Its acknowledgement has no receiver: it is published like a message of QoS 0 or 1.
-        self.publish_mqtt(
-            id,
-            &Incoming {
-                topic: TopicName::Named(&will.topic),
-                dup: false,
-                qos: will.qos,
-                retain: will.retain,
-                packet_id: None,
-                properties: will.publish_properties(),
-                payload: &will.payload,
-            },
-        );
+        let publish = Incoming {
+            topic: TopicName::Named(&will.topic),
+            dup: false,
+            qos: will.qos,
+            retain: will.retain,
+            packet_id: None,
+            properties: will.publish_properties(),
+            payload: &will.payload,
+        };
+        self.publish_as(id, &publish, |sections| match will.is_message {
+            true => sections.extend_from_slice(&will.payload),
+            false => message::encode(sections, &publish),
+        });
     }
 
     /// Passes a message to its address, as a delivery of the link to the anonymous terminus.
     pub(super) fn publish_mqtt(&mut self, id: ConnId, publish: &Incoming<'_>) {
+        self.publish_as(id, publish, |sections| message::encode(sections, publish));
+    }
+
+    /// As above; `encode` appends the sections of the message.
+    #[inline]
+    fn publish_as(&mut self, id: ConnId, publish: &Incoming<'_>, encode: impl FnOnce(&mut Vec<u8>)) {
         let topic = &*publish.topic;
         let reserved = topic.starts_with('$') && !topic.starts_with(DYNAMIC_PREFIX);
         let route = match self.mqtt(id) {
@@ -64,7 +71,7 @@ impl Shard {
         let retained = self.retained_entry(id).filter(|_| publish.retain && reads::keeps(kind));
         let mut sections = std::mem::take(&mut self.sections);
         sections.clear();
-        message::encode(&mut sections, publish);
+        encode(&mut sections);
         let (once, packet) = self.once(id, publish, kind, home);
         let publication =
             publish.packet_id.map(|packet_id| Publication::new(packet_id, once, kind, retained.is_some()));
