@@ -10,9 +10,8 @@ use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
 use enmasse_router::shard::{ConnId, Moved, StoredAddressChange};
 use enmasse_router::table::{AddressEntry, Judged, SpaceKey, Table};
 
-use crate::sessions::{SessionKey, WorkerSessions};
 use crate::socket::{AcceptedSocket, Socket};
-use crate::stats::{ConnectionLine, WorkerAnswer, WorkerLinks};
+use crate::stats::{ConnectionLine, SessionKey, WorkerAnswer, WorkerLinks, WorkerSessions};
 
 /// A command for a worker. Those with a `Sender` are answered within a turn, unless stated
 /// otherwise.

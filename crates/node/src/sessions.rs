@@ -9,7 +9,6 @@ use enmasse_amqp::codec::decode_message;
 use enmasse_amqp::types::Body;
 use enmasse_mqtt::session::{Session, StoredSubscription, StoredWill};
 use enmasse_router::core::{AddressKey, Operated, Operation, Work};
-use enmasse_router::shard::RecordedSession;
 use enmasse_router::table::SpaceKey;
 use serde::Serialize;
 
@@ -17,6 +16,7 @@ use crate::command::Command;
 use crate::error::NodeError;
 use crate::manage::next_id;
 use crate::node::{ANSWER_TIMEOUT, Node, lock, no_answer};
+use crate::stats::SessionKey;
 
 /// Subscriptions of a session that are listed.
 const SUBSCRIPTIONS_MAX: usize = 1000;
@@ -71,24 +71,12 @@ pub struct WillLine {
     pub bytes: usize,
 }
 
-/// The sessions of a space that a worker knows.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerSessions {
-    /// of connected clients: user, client id, connection, state
-    pub(crate) connected: Vec<(Option<String>, String, u64, Session)>,
-    /// on disk
-    pub(crate) recorded: Vec<RecordedSession>,
-}
-
 /// Where the state of a session is.
 enum Found {
     Connected(u64, Session),
     /// the queue with its record, at this worker
     Recorded(u16, AddressKey),
 }
-
-/// User and client id.
-pub(crate) type SessionKey = (Option<String>, String);
 
 impl Node {
     /// Sessions of a space, by user and client id, those after `after`, and the number of the

@@ -4,9 +4,23 @@ use std::collections::BTreeMap;
 
 use enmasse_journal::log::{LogStats, Unnamed};
 use enmasse_journal::queue::{Cause, QueueStats};
+use enmasse_mqtt::session::Session;
 use enmasse_router::core::{AddressKey, AddressStats};
+use enmasse_router::shard::RecordedSession;
 use enmasse_router::table::Space;
 use serde::Serialize;
+
+/// User and client id.
+pub(crate) type SessionKey = (Option<String>, String);
+
+/// The sessions of a space that a worker knows.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerSessions {
+    /// of connected clients: user, client id, connection, state
+    pub(crate) connected: Vec<(Option<String>, String, u64, Session)>,
+    /// on disk
+    pub(crate) recorded: Vec<RecordedSession>,
+}
 
 /// Statistics of the journal.
 #[derive(Clone, Debug, Default)]

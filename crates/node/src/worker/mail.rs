@@ -15,9 +15,8 @@ use crate::command::{Command, Pending};
 use crate::creations::{Waiter, too_many};
 use crate::events::EventKind;
 use crate::read_scheduler::ReadScheduler;
-use crate::sessions::WorkerSessions;
 use crate::socket::{AcceptedSocket, Phase, Socket};
-use crate::stats::{ConnectionLine, LinkLine, WorkerAnswer, WorkerLinks};
+use crate::stats::{ConnectionLine, LinkLine, SessionKey, WorkerAnswer, WorkerLinks, WorkerSessions};
 
 /// Answers a command; the caller may have timed out.
 fn reply<T>(answer: &Sender<T>, value: T) {
@@ -94,12 +93,7 @@ impl Worker {
             Command::List(answer) => reply(&answer, self.list()),
             Command::ListLinks(id, answer) => reply(&answer, self.list_links(id)),
             Command::Sessions(space, answer) => reply(&answer, self.list_sessions(space)),
-            Command::EndSession(space, session, done) => {
-                let (user, client_id) = &*session;
-                self.shard.end_session(space, user.as_deref(), client_id);
-                self.again = true;
-                reply(&done, ());
-            }
+            Command::EndSession(space, session, done) => self.end_session(space, &session, &done),
             Command::Close(id, answer) => reply(&answer, self.close_connection(id)),
             Command::Trace(id, on) => self.set_trace(id, on),
             Command::Drain(answer) => {
@@ -272,6 +266,12 @@ impl Worker {
                 })
             });
         links.collect()
+    }
+
+    fn end_session(&mut self, space: SpaceKey, (user, client_id): &SessionKey, done: &Sender<()>) {
+        self.shard.end_session(space, user.as_deref(), client_id);
+        self.again = true;
+        reply(done, ());
     }
 
     fn list_sessions(&self, space: SpaceKey) -> WorkerSessions {

@@ -9,7 +9,6 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, MessageId, condition};
 use smallvec::SmallVec;
 
-use super::DYNAMIC_PREFIX;
 use super::credit_window::CreditWindow;
 use super::errors::not_found;
 use super::link_names::{LinkName, Stealing};
@@ -19,7 +18,7 @@ use super::renewing::Renewal;
 use super::resumable::Resuming;
 use super::traffic::Pacing;
 use super::transactions::{Coordinator, Transaction};
-use super::wills::WillLink;
+use super::{ConnId, DYNAMIC_PREFIX};
 use crate::core::{AttachmentId, Budget, Consuming};
 use crate::plan::{Operation, Protocol};
 use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
@@ -84,6 +83,22 @@ pub(super) struct Anonymous {
     pub(super) held: u32,
     /// of a link to the management node: the received parts of a request
     pub(super) requests: Option<Vec<u8>>,
+}
+
+/// A link to the last-will service.
+pub(super) struct WillLink {
+    /// one will at a time
+    pub(super) window: CreditWindow,
+    /// its name
+    pub(super) name: Box<str>,
+    /// the received parts of a will
+    pub(super) bytes: Vec<u8>,
+    /// the will is part of a transaction
+    pub(super) in_transaction: bool,
+    /// the agent that has its will
+    pub(super) agent: Option<ConnId>,
+    /// it ends with an error
+    pub(super) fails: bool,
 }
 
 pub(super) struct Beginning {

@@ -14,9 +14,9 @@ use enmasse_amqp::types::{Attach, DeliveryState, Error, Message, Outcome, Proper
 use enmasse_mqtt::session::StoredWill;
 use enmasse_mqtt::topic::is_topic_name;
 
-use super::conn::Link;
+use super::conn::{Link, WillLink};
 use super::credit_window::CreditWindow;
-use super::mqtt::message;
+use super::mqtt::{WillOwner, message};
 use super::terminus::{Terminus, reply};
 use super::{ConnId, Shard};
 use crate::core::Ending;
@@ -30,35 +30,6 @@ const SUBJECT: &str = "will";
 const WILL_BYTES: u64 = 65_000;
 /// Bytes of container id and link name together, which identify the will.
 const NAME_BYTES_MAX: usize = 900;
-
-/// A link to the service.
-pub(super) struct WillLink {
-    /// one will at a time
-    pub(super) window: CreditWindow,
-    /// its name
-    name: Box<str>,
-    /// the received parts of a will
-    bytes: Vec<u8>,
-    /// the will is part of a transaction
-    in_transaction: bool,
-    /// the agent that has its will
-    agent: Option<ConnId>,
-    /// it ends with an error
-    fails: bool,
-}
-
-/// The link whose will an agent has.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct WillOwner {
-    /// its connection
-    pub(in crate::shard) conn: ConnId,
-    /// the link
-    pub(in crate::shard) link: LinkId,
-    /// the delivery with the will, until it is answered; `None` in it: sent settled
-    pub(in crate::shard) unanswered: Option<Option<u32>>,
-    /// the link has ended while its will was being stored: whether to publish it
-    pub(in crate::shard) left: Option<bool>,
-}
 
 impl Shard {
     /// The peer attaches a link for its will.

@@ -37,7 +37,7 @@ use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode, UserProperties, Version};
 use enmasse_mqtt::connection::{Accept, Closed, Config, Connection};
 
 use crate::core::AddressKind;
-use crate::shard::wills::WillOwner;
+use crate::shard::ConnId;
 use crate::table::AddressEntry;
 use codes::Answer;
 use filters::{Answering, FilterState};
@@ -131,6 +131,19 @@ pub(in crate::shard) struct Visit {
     pub(in crate::shard) connection: Option<u128>,
     /// the session ends now, whatever its expiry
     pub(in crate::shard) ends: bool,
+}
+
+/// The link of an AMQP client whose will an agent has.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) struct WillOwner {
+    /// its connection
+    pub(in crate::shard) conn: ConnId,
+    /// the link
+    pub(in crate::shard) link: LinkId,
+    /// set until the will is answered: the delivery with it, unless it was sent settled
+    pub(in crate::shard) unanswered: Option<Option<u32>>,
+    /// the link has ended while its will was being stored: whether to publish it
+    pub(in crate::shard) left: Option<bool>,
 }
 
 /// A publication with QoS 1 or 2 that waits for its outcomes.

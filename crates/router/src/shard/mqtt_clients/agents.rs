@@ -9,11 +9,10 @@ use enmasse_mqtt::session::StoredWill;
 
 use crate::shard::conn::{Conn, Peer};
 use crate::shard::machine::Machine;
-use crate::shard::mqtt::SESSION;
 use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::login::Login;
 use crate::shard::mqtt::record::After;
-use crate::shard::wills::WillOwner;
+use crate::shard::mqtt::{SESSION, WillOwner};
 use crate::shard::{ConnId, Shard};
 
 /// Client ids of agents begin so. Text of MQTT has no U+0000 [5: 1.5.4-2].
