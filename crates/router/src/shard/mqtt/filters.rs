@@ -18,6 +18,11 @@ use super::{Mqtt, SubscriptionLink};
 use crate::core::AddressKind;
 use crate::table::AddressEntry;
 
+/// Whether a filter is one of the node's own topics. No other filter matches these [5: 4.7.2-1].
+pub(in crate::shard) fn is_of_system(filter: &str) -> bool {
+    filter.starts_with("$SYS/")
+}
+
 /// One filter of a client.
 pub(in crate::shard) struct FilterState {
     pub(in crate::shard) options: SubscriptionOptions,

@@ -103,6 +103,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) partial: Vec<u8>,
     /// packet identifiers of answered publications to keep (`true`) or to forget in the session
     pub(in crate::shard) packet_ids: Vec<(PacketId, bool)>,
+    /// when the values of `$SYS` are due that it has subscribed
+    pub(in crate::shard) system_due: Option<Time>,
     /// publications to be passed to their address again, by time
     pub(in crate::shard) retries: VecDeque<(Time, u32)>,
     /// bytes of publications that may wait for a consumer
@@ -238,6 +240,7 @@ impl Mqtt {
             sent: 0,
             partial: Vec::new(),
             packet_ids: Vec::new(),
+            system_due: None,
             retries: VecDeque::new(),
             waiting_bytes: 0,
             held_since: None,
@@ -277,6 +280,10 @@ impl Mqtt {
         if let Some((packet_id, kept)) = self.packet_ids.pop() {
             return Some(Step::NotePacketId(packet_id, kept));
         }
+        if self.is_system_due() {
+            self.system_due = None;
+            return Some(Step::PublishSystem);
+        }
         if let Some((at, delivery_id)) = self.retries.front().copied()
             && at <= self.now
         {
@@ -300,6 +307,12 @@ impl Mqtt {
         pauses
     }
 
+    /// Whether values of `$SYS` are to be sent: after the answer to the SUBSCRIBE that asks for them.
+    fn is_system_due(&self) -> bool {
+        let is_ready = self.login.is_none() && self.answering.is_empty();
+        is_ready && self.system_due.is_some_and(|at| at <= self.now)
+    }
+
     /// Whether work can continue without input.
     pub(in crate::shard) fn has_work(&self) -> bool {
         let answers = self.answering.front().is_some_and(|answering| !answering.stores);
@@ -308,7 +321,10 @@ impl Mqtt {
             || !self.grants.is_empty()
             || !self.packet_ids.is_empty()
             || answers;
-        let steps = steps || self.reads.has_step() || self.retries.front().is_some_and(|(at, _)| *at <= self.now);
+        let steps = steps
+            || self.is_system_due()
+            || self.reads.has_step()
+            || self.retries.front().is_some_and(|(at, _)| *at <= self.now);
         !self.ended && (steps || self.closes || self.login.as_ref().is_some_and(|login| login.has_step()))
     }
 
@@ -492,7 +508,7 @@ impl Mqtt {
     pub(in crate::shard) fn poll_timeout(&self) -> Option<Time> {
         let shed = self.held_since.filter(|_| !self.sheds).map(|since| since.plus_millis(HELD_MS));
         let retry = self.retries.front().map(|(at, _)| *at);
-        [self.machine.poll_timeout(), shed, retry].into_iter().flatten().min()
+        [self.machine.poll_timeout(), shed, retry, self.system_due].into_iter().flatten().min()
     }
 
     pub(in crate::shard) fn handle_timeout(&mut self, now: Time) {

@@ -8,7 +8,7 @@ use enmasse_mqtt::connection::{InFlight, OutgoingDelivery, Stage};
 use enmasse_mqtt::session::{Session, StoredSubscription, StoredWill};
 use enmasse_mqtt::topic::Filter;
 
-use super::filters::FilterState;
+use super::filters::{FilterState, is_of_system};
 use super::links::Fate;
 use super::steps::Step;
 use super::{Mqtt, codes, message};
@@ -202,6 +202,9 @@ impl Mqtt {
             if let Ok(filter) = Filter::parse(&subscription.filter) {
                 let state = FilterState::new(&filter, subscription.options, subscription.subscription_id);
                 self.filters.insert(subscription.filter.as_str().into(), Box::new(state));
+                if is_of_system(&subscription.filter) {
+                    self.system_due = Some(self.now);
+                }
             }
         }
     }

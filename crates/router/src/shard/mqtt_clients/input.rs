@@ -146,6 +146,7 @@ impl Shard {
             Step::AnswerWill(true) => self.agent_ready(id),
             Step::AnswerWill(false) => self.agent_refused(id, "the will cannot be stored: send it again later"),
             Step::NotePacketId(packet_id, kept) => self.note_packet_id(id, packet_id, kept),
+            Step::PublishSystem => self.publish_system(id),
             Step::Publish(delivery_id) => self.publish_again(id, delivery_id),
             Step::StoreSubscriptions => self.store_record(id, After::Subscribe),
             Step::Filter => self.begin_filter(id),

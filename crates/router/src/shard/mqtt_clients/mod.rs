@@ -2,7 +2,7 @@
 //! (`docs/decisions/0074-mqtt-connections.md`). `mqtt` has the state of each connection.
 //!
 //! `input` handles packets and continues what they have begun, `login` CONNECT, `publishing`
-//! messages, `subscribing` filters, `retained` retained messages, `sessions` what outlives a
+//! messages, `subscribing` filters, `system` those of `$SYS`, `retained` retained messages, `sessions` what outlives a
 //! connection, `packet_ids` the progress of QoS 2, `absent` those whose connection has ended,
 //! `agents` have the wills of AMQP clients, and `administration` lists and ends sessions for
 //! management.
@@ -17,6 +17,7 @@ mod publishing;
 mod retained;
 mod sessions;
 mod subscribing;
+mod system;
 
 pub(super) use absent::AbsentSessions;
 pub use administration::{ConnectedSession, RecordedSession};

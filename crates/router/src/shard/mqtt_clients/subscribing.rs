@@ -15,7 +15,7 @@ use super::sessions::record_name;
 use crate::core::{AddressKind, Ending};
 use crate::shard::departing::Departure;
 use crate::shard::mqtt::codes::refused_subscription;
-use crate::shard::mqtt::filters::{Answering, CurrentFilter, FilterState};
+use crate::shard::mqtt::filters::{Answering, CurrentFilter, FilterState, is_of_system};
 use crate::shard::mqtt::record::After;
 use crate::shard::{ConnId, Shard};
 use crate::table::AddressEntry;
@@ -37,6 +37,11 @@ impl Shard {
         let Some((text, options)) = answering.filters.pop_front() else { return };
         let subscription_id = answering.id;
         let covered = match Filter::parse(&text) {
+            Ok(filter) if is_of_system(filter.as_str()) => {
+                let state = FilterState::new(&filter, options, subscription_id);
+                let subscribed = self.subscribe_system(id, &text.into(), state);
+                return self.refuse_filter(id, subscribed.err().map(|error| refused_subscription(&error)));
+            }
             Ok(filter) => {
                 let state = FilterState::new(&filter, options, subscription_id);
                 self.covered(id, &state).map(|entries| (state, entries)).map_err(|error| refused_subscription(&error))
@@ -51,17 +56,26 @@ impl Shard {
         });
         match covered {
             Ok((state, entries)) => self.attach_filter(id, &text.into(), state, &entries),
-            Err(code) => {
-                if let Some(answering) = mqtt.answering.front_mut() {
-                    answering.codes.push(code);
-                }
-            }
+            Err(code) => self.refuse_filter(id, Some(code)),
+        }
+    }
+
+    fn refuse_filter(&mut self, id: ConnId, refusal: Option<ReasonCode>) {
+        let answering = self.mqtt(id).and_then(|mqtt| mqtt.answering.front_mut());
+        if let Some((code, answering)) = refusal.zip(answering) {
+            answering.codes.push(code);
         }
     }
 
     /// Attaches a filter to the addresses that it covers. A filter that is subscribed again has new
     /// options [5: 3.8.4-3]; its links stay, unless the options concern their addresses.
-    fn attach_filter(&mut self, id: ConnId, text: &Arc<str>, mut state: FilterState, entries: &[Arc<AddressEntry>]) {
+    pub(super) fn attach_filter(
+        &mut self,
+        id: ConnId,
+        text: &Arc<str>,
+        mut state: FilterState,
+        entries: &[Arc<AddressEntry>],
+    ) {
         let Some(mqtt) = self.mqtt(id) else { return };
         let before = mqtt.filters.get(text).map(|before| before.options);
         let moved = before.filter(|before| {
