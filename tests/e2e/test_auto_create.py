@@ -10,8 +10,9 @@ from proton import Delivery, Message
 from proton.reactor import LinkOption
 from proton.utils import LinkDetached
 
+from mqtt_client import device_at
 from platform_process import Platform, Start
-from proton_client import PASSWORD, TIMEOUT_S, address, connected, outcomes, take, user
+from proton_client import PASSWORD, TIMEOUT_S, address, connected, outcomes, send, take, user
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -49,8 +50,8 @@ class Capability(LinkOption):
 @pytest.fixture(scope="module")
 def creating(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
     path = tmp_path_factory.mktemp("documents") / "space.yaml"
-    alice = user("alice", "orders").replace("name: default.alice", "name: closed.alice")
-    bob = user("bob", "orders").replace("name: default.bob", "name: closed.bob")
+    alice = user("alice", "orders", "bills").replace("name: default.alice", "name: closed.alice")
+    bob = user("bob", "orders", "bills").replace("name: default.bob", "name: closed.bob")
     bob = bob.replace("[send, recv]", "[send, recv, create]")
     path.write_text(
         "---\n".join(
@@ -162,3 +163,31 @@ def test_describe_shows_that_an_address_is_auto_created(creating: Platform) -> N
     said = creating.enmasse("describe", "address", "any/described")
     assert "auto-create" in said
     assert "Auto Create" in creating.enmasse("describe", "addressspace", "default")
+
+
+def test_mqtt_publication_creates_its_address(creating: Platform) -> None:
+    with device_at(creating) as one:
+        sent = [one.send("jobs/mqtt", str(number), qos) for number, qos in enumerate((0, 1, 2))]
+        assert [one.answer(message) for message in sent[1:]] == ["Success"] * 2
+    assert declared(creating)["jobs/mqtt"]["spec"]["type"] == "queue"
+    with connected(creating) as connection:
+        receiver = connection.create_receiver("jobs/mqtt", credit=3)
+        messages = [receiver.receive(timeout=TIMEOUT_S) for _ in range(3)]
+        assert [bytes(message.body) for message in messages] == [b"0", b"1", b"2"]
+
+
+def test_mqtt_filter_creates_its_address(creating: Platform) -> None:
+    with device_at(creating) as one:
+        assert one.subscribe("jobs/filter", 1) == "Granted QoS 1"
+        send(creating, "jobs/filter", Message(body=b"x", inferred=True, durable=True))
+        assert one.take(1) == [("jobs/filter", b"x")]
+        assert one.subscribe("jobs/+/wild", 1) == "Topic filter invalid"
+
+
+def test_mqtt_client_without_the_right_creates_nothing(creating: Platform) -> None:
+    login = {"user": "alice@closed.default", "password": PASSWORD}
+    with device_at(creating, **login) as one:
+        assert one.publish("bills", "x") == "Topic Name invalid"
+        assert one.subscribe("bills", 1) == "Topic filter invalid"
+    with device_at(creating, user="bob@closed.default", password=PASSWORD) as one:
+        assert one.publish("bills", "x") == "Success"

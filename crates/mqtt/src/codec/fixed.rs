@@ -48,6 +48,15 @@ pub(crate) fn packet_size(input: &[u8]) -> Option<usize> {
     Some(1 + length_bytes + length as usize)
 }
 
+/// The topic name of the PUBLISH at the front of `input`, if the packet is whole and the name is
+/// text. Nothing else of the packet is checked.
+#[must_use]
+pub fn publish_topic(input: &[u8]) -> Option<&str> {
+    let (frame, _) = split(input, u32::MAX).ok()??;
+    let length = u16::from_be_bytes(frame.body.get(..2)?.try_into().ok()?);
+    std::str::from_utf8(frame.body.get(2..2 + usize::from(length))?).ok()
+}
+
 fn split_any(input: &[u8], size_max_bytes: u32) -> Result<Option<(Frame<'_>, usize)>, DecodeError> {
     let Some((first, rest)) = input.split_first() else { return Ok(None) };
     let Some((length, length_bytes)) = variable(rest)? else { return Ok(None) };

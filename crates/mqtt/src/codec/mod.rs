@@ -24,6 +24,7 @@ pub use connack::{ConnAck, encode_connack};
 pub(crate) use connect::peek_level;
 pub use connect::{Connect, Will, encode_connect};
 pub use error::{DecodeError, EncodeError};
+pub use fixed::publish_topic;
 pub use packet::{Packet, decode, encode_ping_request, encode_ping_response};
 pub use properties::{Properties, Property, PropertyBuffer, PropertyId, UserProperties};
 pub use publish::{Publish, PublishProperties, SubscriptionIds, encode_publish, publish_size};

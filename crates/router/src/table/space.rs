@@ -314,6 +314,12 @@ impl Space {
         self.auto_create.iter().filter(move |(_, pattern)| pattern.matches(name)).map(|(text, _)| &**text)
     }
 
+    /// Whether it creates any address on demand.
+    #[must_use]
+    pub const fn creates_addresses(&self) -> bool {
+        !self.auto_create.is_empty()
+    }
+
     /// Whether `autoCreate` covers a name, and it is valid for an address. Names of subscriptions
     /// (`topic::name`) and of the node's own addresses are excluded.
     fn creates(&self, name: &str) -> bool {

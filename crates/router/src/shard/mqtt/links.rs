@@ -14,6 +14,8 @@ pub(in crate::shard) const SESSION: LinkId = LinkId(1);
 pub(in crate::shard) const RETAINED: LinkId = LinkId(2);
 /// The link to the record of the session.
 pub(in crate::shard) const RECORD: LinkId = LinkId(3);
+/// Stands for the packet that waits until its address is created.
+pub(in crate::shard) const CREATION: LinkId = LinkId(u32::MAX);
 /// Numbers of subscription links begin here.
 pub(in crate::shard) const FIRST_SUBSCRIPTION: usize = 4;
 

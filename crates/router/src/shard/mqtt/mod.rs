@@ -47,7 +47,7 @@ use reads::Reads;
 use record::{After, SessionState};
 use steps::Step;
 
-pub(in crate::shard) use links::{Fate, MQTT_PREFIX, PUBLISHER, RECORD, RETAINED, SESSION};
+pub(in crate::shard) use links::{CREATION, Fate, MQTT_PREFIX, PUBLISHER, RECORD, RETAINED, SESSION};
 
 /// Deliveries that an address may have on their way to one subscription.
 pub(in crate::shard) const CREDIT: u32 = 256;
@@ -111,6 +111,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) waiting_bytes: usize,
     /// since when an address holds the publications back
     pub(in crate::shard) held_since: Option<Time>,
+    /// the address for the next packet was requested, and not created
+    pub(in crate::shard) not_created: bool,
     /// publications are refused while they are held back
     pub(in crate::shard) sheds: bool,
     /// the next packet is a publication that has to wait
@@ -244,6 +246,7 @@ impl Mqtt {
             retries: VecDeque::new(),
             waiting_bytes: 0,
             held_since: None,
+            not_created: false,
             sheds: false,
             is_paused: false,
             is_blocked: false,
@@ -378,6 +381,7 @@ impl Mqtt {
         match link {
             RETAINED => return self.reads.refused(),
             RECORD => return self.record_refused(error),
+            CREATION => return self.not_created = true,
             _ => {}
         }
         self.take_link(link);

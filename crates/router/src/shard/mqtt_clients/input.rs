@@ -15,7 +15,7 @@ use crate::shard::credit_window::CreditWindow;
 use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::record::After;
 use crate::shard::mqtt::steps::Step;
-use crate::shard::mqtt::{Mqtt, PUBLISHER, SESSION};
+use crate::shard::mqtt::{CREATION, Mqtt, PUBLISHER, SESSION};
 use crate::shard::work::{ATTACH_NANOS, DELIVERY_NANOS, InputProgress, Work};
 use crate::shard::{ConnId, Shard};
 
@@ -85,6 +85,10 @@ impl Shard {
             if mqtt.waits() || is_publish && mqtt.pauses_publications(paced) {
                 return false;
             }
+            if is_publish && self.creates_for_publish(id, rest) {
+                return false;
+            }
+            let Some(mqtt) = self.mqtt(id) else { return false };
             let Some(event) = mqtt.machine.poll_event(now, rest) else {
                 let whole = mqtt.machine.wanted_bytes(rest);
                 mqtt.is_blocked = whole.is_some_and(|whole| whole <= rest.len());
@@ -228,6 +232,10 @@ impl Shard {
     pub(in crate::shard) fn attach_mqtt(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) {
         if link == SESSION {
             return self.ready_mqtt(id);
+        }
+        if link == CREATION {
+            // The packet that waited for the address is read now.
+            return self.fabric.mark(id.key);
         }
         let outcome = self.attach_subscription(id, link, &attach);
         if let Err(error) = outcome {

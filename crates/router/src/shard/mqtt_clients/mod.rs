@@ -3,13 +3,14 @@
 //!
 //! `input` handles packets and continues what they have begun, `login` CONNECT, `publishing`
 //! messages, `subscribing` filters, `system` those of `$SYS`, `retained` retained messages, `sessions` what outlives a
-//! connection, `packet_ids` the progress of QoS 2, `absent` those whose connection has ended,
+//! connection, `creating` addresses on demand, `packet_ids` the progress of QoS 2, `absent` those whose connection has ended,
 //! `agents` have the wills of AMQP clients, and `administration` lists and ends sessions for
 //! management.
 
 mod absent;
 mod administration;
 mod agents;
+mod creating;
 mod input;
 mod login;
 mod packet_ids;

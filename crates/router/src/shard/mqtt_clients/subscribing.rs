@@ -42,6 +42,12 @@ impl Shard {
                 let subscribed = self.subscribe_system(id, &text.into(), state);
                 return self.refuse_filter(id, subscribed.err().map(|error| refused_subscription(&error)));
             }
+            Ok(filter) if !filter.has_wildcard() && self.creates(id, Role::Receiver, filter.as_str()) => {
+                if let Some(answering) = self.mqtt(id).and_then(|mqtt| mqtt.answering.front_mut()) {
+                    answering.filters.push_front((text, options));
+                }
+                return;
+            }
             Ok(filter) => {
                 let state = FilterState::new(&filter, options, subscription_id);
                 self.covered(id, &state).map(|entries| (state, entries)).map_err(|error| refused_subscription(&error))
