@@ -187,7 +187,7 @@ def test_mqtt_filter_creates_its_address(creating: Platform) -> None:
 def test_mqtt_client_without_the_right_creates_nothing(creating: Platform) -> None:
     login = {"user": "alice@closed.default", "password": PASSWORD}
     with device_at(creating, **login) as one:
-        assert one.publish("bills", "x") == "Topic Name invalid"
+        assert one.publish("bills", "x") == "Topic name invalid"
         assert one.subscribe("bills", 1) == "Topic filter invalid"
     with device_at(creating, user="bob@closed.default", password=PASSWORD) as one:
         assert one.publish("bills", "x") == "Success"
