@@ -56,7 +56,8 @@ class Node:
         `multicastSettleTimeoutMs` (1000).
         `journal` (null: none) is the folder of stored messages, in files of `journalSegmentBytes`
         (67108864), of which at least three exist; `discardUnnamed` (false) deletes its messages
-        without a declared address.
+        without a declared address. `proxies` ([]) are networks, such as `10.0.0.0/8`, whose TCP
+        connections begin with a header of the PROXY protocol, version 2.
 
         Raises NativeError: Invalid for an unknown member or a value out of bounds; Unavailable if
         the system provides no threads or descriptors.
@@ -65,12 +66,21 @@ class Node:
     def listen(self, kind: str, host: str, port: int, tls_json: str | None = None) -> int:
         """Listen on an additional address and return the bound port.
 
-        `kind`: `amqp`, `amqps`, `ws` or `wss`. `port` 0 is a free one. `tls_json`, for the secure
+        `kind`: `amqp`, `amqps`, `ws`, `wss`, `mqtt` or `mqtts`. `port` 0 is a free one. `tls_json`, for the secure
         kinds only: `{"certificate": path, "key": path, "clientCa": path or null}`, PEM files that
         are read again for each new connection.
 
         Raises NativeError: Invalid for a wrong kind or unusable files; Unavailable if the port is
         taken.
+        """
+
+    def listen_unix(self, path: str) -> None:
+        """Listen for MQTT on a Unix socket with mode 0660.
+
+        A socket without a listener at `path` is replaced; `stop` removes the file.
+
+        Raises NativeError: Unavailable if another process listens there, another file is there, or
+        the system refuses it.
         """
 
     def allow_web(self, rules_json: str) -> None:

@@ -70,6 +70,7 @@ class Node:
         discard_unnamed: bool = False,
         limits: NodeLimits | None = None,
         multicast_settle_timeout_ms: int = 1_000,
+        proxies: Collection[str] = (),
     ) -> None:
         """Start the worker threads (0: one per core), without listeners and with an empty Plan.
 
@@ -78,6 +79,7 @@ class Node:
         folder of stored messages; without it no address can store on disk. `discard_unnamed`
         deletes those whose address is unknown because its declaration is damaged.
         `multicast_settle_timeout_ms` bounds the wait for a consumer that settles nothing.
+        `proxies` are networks whose connections begin with a header of the PROXY protocol.
         """
         bounds = limits or NodeLimits()
         idle_s = bounds.idle_timeout_s
@@ -88,6 +90,7 @@ class Node:
             "decoySecret": decoy_secret,
             "journal": str(journal) if journal else None,
             "discardUnnamed": discard_unnamed,
+            "proxies": list(proxies),
             "limits": {
                 "maxFrameSizeBytes": bounds.max_frame_size,
                 "linkCapacity": bounds.link_credit,
@@ -108,6 +111,14 @@ class Node:
         """
         with translated():
             return self._node.listen(kind, host, port, json.dumps(dict(tls)) if tls else None)
+
+    def listen_unix(self, path: Path) -> None:
+        """Listen for MQTT on a Unix socket, for the user and the group of the process.
+
+        The file of a process that no longer listens is replaced; `stop` removes it.
+        """
+        with translated():
+            self._node.listen_unix(str(path))
 
     def allow_web(self, *, origins: Collection[str], hosts: Collection[str]) -> None:
         """Set the WebSocket origins and the host names that the node accepts."""

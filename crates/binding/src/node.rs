@@ -2,6 +2,7 @@
 //! interpreter.
 
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use enmasse_node::{
@@ -40,6 +41,10 @@ impl Node {
             .map_err(|error| invalid(format!("the TLS files of the listener: {error}")))?;
         let listener = Listener { kind, host, port, tls };
         py.detach(|| self.node.listen(listener)).map_err(|error| node_error(&error))
+    }
+
+    fn listen_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.node.listen_unix(&path)).map_err(|error| node_error(&error))
     }
 
     fn apply(&self, py: Python<'_>, plan_json: &str) -> PyResult<String> {

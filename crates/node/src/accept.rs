@@ -7,11 +7,14 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mio::net::TcpListener;
+use mio::event::Source;
+use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -22,10 +25,12 @@ use crate::connection_limits::{HALF_OPEN_MAX, HalfOpen};
 use crate::error::NodeError;
 use crate::events::{EventKind, NodeEvent};
 use crate::mailbox::Mailbox;
+use crate::origin::Origin;
 use crate::shared::Shared;
 use crate::socket::AcceptedSocket;
 use crate::stream::Stream;
 use crate::tls_files::TlsSource;
+use crate::unix_listener::{self, SocketFile};
 
 const WAKE: Token = Token(usize::MAX);
 /// Connections accepted from one listener before the workers are notified.
@@ -39,9 +44,64 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) enum Order {
     /// accept connections of this listener
-    Listen { listener: TcpListener, kind: ListenerKind, tls: Option<TlsSource> },
+    Listen { listener: Bound, kind: ListenerKind, tls: Option<TlsSource> },
     /// close all listeners and end
     Stop,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) enum Bound {
+    Tcp(TcpListener),
+    /// dropped in this order
+    Unix {
+        listener: UnixListener,
+        _file: SocketFile,
+    },
+}
+
+impl Bound {
+    /// The next connection of the backlog.
+    fn accept(&self) -> io::Result<(Stream, Origin)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                // Nagle's algorithm may delay small frames by 40 ms. The first read reports a
+                // closed peer, so the error is ignored.
+                let _ = stream.set_nodelay(true);
+                Ok((Stream::Tcp(stream), Origin::Tcp(peer)))
+            }
+            Self::Unix { listener, .. } => {
+                let (stream, _) = listener.accept()?;
+                Ok((Stream::Unix(stream), Origin::UnixSocket))
+            }
+        }
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(listener) => listener,
+            Self::Unix { listener, .. } => listener,
+        }
+    }
+}
+
+impl AsFd for Bound {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix { listener, .. } => listener.as_fd(),
+        }
+    }
+}
+
+/// Listens on a Unix socket.
+///
+/// # Errors
+/// `Socket` if another process listens there, another file is there, or the system refuses it.
+pub(crate) fn bind_unix(path: &Path) -> Result<Bound, NodeError> {
+    let (listener, file) = unix_listener::bind(path, BACKLOG)?;
+    Ok(Bound::Unix { listener, _file: file })
 }
 
 /// Binds a listener and returns its address with the port.
@@ -72,7 +132,7 @@ fn bind_to(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 struct Listening {
-    listener: TcpListener,
+    listener: Bound,
     kind: ListenerKind,
     tls: Option<TlsSource>,
     half_open: Arc<HalfOpen>,
@@ -142,11 +202,11 @@ impl Acceptor {
         }
     }
 
-    fn listen(&mut self, mut listener: TcpListener, kind: ListenerKind, tls: Option<TlsSource>) {
+    fn listen(&mut self, mut listener: Bound, kind: ListenerKind, tls: Option<TlsSource>) {
         let token = Token(self.listening.len());
         // Only a lack of memory can make this fail, and a node that cannot watch its listener
         // cannot work.
-        if let Err(error) = self.poll.registry().register(&mut listener, token, Interest::READABLE) {
+        if let Err(error) = self.poll.registry().register(listener.source(), token, Interest::READABLE) {
             panic!("cannot watch a listener: {error}");
         }
         self.listening.push(Listening { listener, kind, tls, half_open: Arc::default(), ready: true });
@@ -189,11 +249,8 @@ impl Acceptor {
         }
         let one = &mut self.listening[index];
         match one.listener.accept() {
-            Ok((stream, peer)) => {
+            Ok((stream, origin)) => {
                 self.pause_reported = false;
-                // Nagle's algorithm may delay small frames by 40 ms. The first read reports a
-                // closed peer, so the error is ignored.
-                let _ = stream.set_nodelay(true);
                 let tls = one.tls.as_mut().map(|source| {
                     let (config, failure) = source.current();
                     if let Some(failure) = failure {
@@ -204,9 +261,8 @@ impl Acceptor {
                 });
                 let protocol = (one.kind.protocol(), one.kind.is_web_socket());
                 let half_open = Some(&one.half_open);
-                let accepted_socket =
-                    self.shared.count_connection(Stream::Tcp(stream), Some(peer), tls, protocol, half_open);
-                accepted_socket.map_or_else(|| self.refuse_connection(peer), AcceptOutcome::AcceptedSocket)
+                let accepted_socket = self.shared.count_connection(stream, origin, tls, protocol, half_open);
+                accepted_socket.map_or_else(|| self.refuse_connection(origin), AcceptOutcome::AcceptedSocket)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 one.ready = false;
@@ -236,11 +292,9 @@ impl Acceptor {
     }
 
     /// Closes a connection at once, because its source address has used up its share of the node.
-    fn refuse_connection(&self, peer: SocketAddr) -> AcceptOutcome {
-        let what = EventKind::SourceCrowded {
-            reason: "its source address has used up its share of all connections".to_owned(),
-        };
-        self.shared.events.push(NodeEvent { peer: Some(peer.to_string()), ..NodeEvent::new(what) });
+    fn refuse_connection(&self, origin: Origin) -> AcceptOutcome {
+        let peer = origin.address().map(|peer| peer.to_string());
+        self.shared.events.push(NodeEvent { peer, ..NodeEvent::new(EventKind::crowded()) });
         AcceptOutcome::BacklogEmpty
     }
 
@@ -254,7 +308,7 @@ impl Acceptor {
 }
 
 /// Whether a connection waits to be accepted.
-fn has_waiting(listener: &TcpListener) -> bool {
+fn has_waiting(listener: &Bound) -> bool {
     let mut set = [PollFd::new(listener, PollFlags::IN)];
     poll(&mut set, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }

@@ -8,6 +8,7 @@ use enmasse_journal::log::{self, GROUP_BYTES_MAX};
 use enmasse_router::core::SETTLE_TIMEOUT_MS;
 use enmasse_router::shard::{OUTPUT_HIGH_BYTES, Protocol};
 use enmasse_router::table::LINK_CAPACITY_MAX;
+use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::error::NodeError;
@@ -44,6 +45,9 @@ pub struct NodeConfig {
     pub journal_segment_bytes: u32,
     /// Deletes messages whose address is unknown because all its declarations are damaged.
     pub discard_unnamed: bool,
+    /// Networks of the proxies whose TCP connections begin with a header of the PROXY protocol,
+    /// version 2, on every listener. Connections of other peers have none. Default: no proxies.
+    pub proxies: Vec<IpNet>,
     /// Bounds; the defaults suit a laptop and a server.
     pub limits: Limits,
 }
@@ -58,6 +62,7 @@ impl Default for NodeConfig {
             journal: None,
             journal_segment_bytes: log::Config::default().segment_bytes,
             discard_unnamed: false,
+            proxies: Vec::new(),
             limits: Limits::default(),
         }
     }

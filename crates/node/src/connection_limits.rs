@@ -117,6 +117,27 @@ impl Claim {
         }
     }
 
+    /// Moves the claim to another source address, that of a proxy's client. `false`: that address
+    /// has used up its share, and the claim stays where it was.
+    pub(crate) fn move_to(&mut self, to: Host) -> bool {
+        let Some(from) = self.host else { return true };
+        if from == to {
+            return true;
+        }
+        let mut hosts = lock(&self.of.hosts);
+        if !hosts.take(to) {
+            return false;
+        }
+        hosts.release(&from);
+        drop(hosts);
+        if let Some((listener, _)) = &self.half_open {
+            listener.leave(from);
+            listener.enter(to);
+        }
+        self.host = Some(to);
+        true
+    }
+
     /// When to check whether it must be closed; `None`: it is open.
     pub(crate) fn due(&self) -> Option<Time> {
         self.half_open.as_ref().map(|(_, at)| *at)
@@ -188,6 +209,20 @@ mod tests {
         drop(other);
         all.truncate(1);
         assert!(lock(&listener.0).is_empty());
+    }
+
+    #[test]
+    fn client_of_a_proxy_counts_instead_of_the_proxy() {
+        let (node, listener) = (ConnectionLimits::new(90), Arc::new(HalfOpen::default()));
+        let proxied = |client| {
+            let mut claim = node.claim(host(1), Some((&listener, Time::ZERO)))?;
+            claim.move_to(host(client)?).then_some(claim)
+        };
+        let (busy, other): (Vec<_>, _) = (std::iter::from_fn(|| proxied(2)).collect(), proxied(3));
+        assert_eq!(busy.len(), 80, "the share of one source address");
+        assert!(other.is_some() && !lock(&listener.0).contains_key(&host(1).unwrap()));
+        drop((busy, other));
+        assert_eq!((node.count(), lock(&listener.0).len()), (0, 0), "every claim is returned");
     }
 
     #[test]

@@ -36,6 +36,14 @@ pub enum NodeError {
         /// the system's error
         reason: io::Error,
     },
+    /// a Unix socket cannot be listened on
+    #[error("cannot listen on the socket {}: {reason}; stop its owner, or choose another path", path.display())]
+    Socket {
+        /// the path requested
+        path: PathBuf,
+        /// the error
+        reason: String,
+    },
     /// the operating system refused a required operation
     #[error("{what}: {reason}")]
     System {
@@ -91,7 +99,9 @@ impl NodeError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } | Self::Request { .. } => ErrorKind::Invalid,
-            Self::Bind { .. } | Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => ErrorKind::Unavailable,
+            Self::Bind { .. } | Self::Socket { .. } | Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => {
+                ErrorKind::Unavailable
+            }
             Self::NoSuchSpace(_) | Self::NoSuchAddress(_) => ErrorKind::Missing,
             Self::Full(_) | Self::FullAddress { .. } => ErrorKind::Exhausted,
             Self::Stopped => ErrorKind::Misuse,
@@ -107,7 +117,7 @@ impl NodeError {
             Self::NoSuchSpace(_) | Self::NoSuchAddress(_) => "E3000",
             Self::Full(_) | Self::FullAddress { .. } => "E5000",
             Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => "E6000",
-            Self::Bind { .. } => "E6001",
+            Self::Bind { .. } | Self::Socket { .. } => "E6001",
             Self::Stopped => "E8000",
         }
     }
@@ -124,6 +134,7 @@ mod tests {
             NodeError::Config { field: "f", reason: String::new() },
             NodeError::Tls { path: PathBuf::new(), reason: String::new() },
             NodeError::Bind { endpoint: String::new(), reason: io::ErrorKind::AddrInUse.into() },
+            NodeError::Socket { path: PathBuf::new(), reason: String::new() },
             NodeError::System { what: "w", reason: io::ErrorKind::Other.into() },
             NodeError::NoSuchSpace(String::new()),
             NodeError::NoSuchAddress(String::new()),

@@ -37,6 +37,13 @@ impl NodeEvent {
     }
 }
 
+impl EventKind {
+    /// The end of a connection whose source address has too many.
+    pub(crate) fn crowded() -> Self {
+        Self::SourceCrowded { reason: "its source address has used up its share of all connections".to_owned() }
+    }
+}
+
 /// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case", rename_all_fields = "camelCase")]
@@ -51,7 +58,7 @@ pub enum EventKind {
         user: Option<String>,
         /// the SASL mechanism of its login; `None`: without SASL
         mechanism: Option<&'static str>,
-        /// `amqp`, `amqps`, `ws`, `wss` or `local`
+        /// `amqp`, `amqps`, `mqtt`, `mqtts`, `mqtt-unix`, `ws`, `wss` or `local`
         transport: &'static str,
     },
     /// a peer was not admitted

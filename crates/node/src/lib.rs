@@ -4,11 +4,12 @@
 //! `Node` is its interface for the owner. Modules: `accept` is the thread that accepts connections
 //! and distributes them; `worker` is a thread with its own readiness loop and one shard, which
 //! alone owns its connections; `mesh` has the rings between workers, `mailbox` the channel for rare
-//! commands (`command`); `transport` turns bytes of a socket into bytes of AMQP without I/O; `certificates` has
-//! the TLS certificates of spaces; `web_access` admits web pages by origin; `timers`, `events`,
-//! `stats`, `checks`, `creations`, `logins`, `tls_files` are named after their subjects;
-//! `fair_quota` shares a bounded number of slots. This crate has the event loops; the router makes
-//! all decisions about routes and logins.
+//! commands (`command`); `transport` turns bytes of a socket into bytes of AMQP without I/O;
+//! `origin` and `proxy_header` tell where a connection comes from; `unix_listener` has the file of
+//! a Unix socket; `certificates` has the TLS certificates of spaces; `web_access` admits web pages
+//! by origin; `timers`, `events`, `stats`, `checks`, `creations`, `logins`, `tls_files` are named
+//! after their subjects; `fair_quota` shares a bounded number of slots. This crate has the event
+//! loops; the router makes all decisions about routes and logins.
 
 mod accept;
 mod apply;
@@ -30,6 +31,8 @@ mod mailbox;
 mod manage;
 mod mesh;
 mod node;
+mod origin;
+mod proxy_header;
 mod read_scheduler;
 mod sessions;
 mod shared;
@@ -43,6 +46,7 @@ mod threads;
 mod timers;
 mod tls_files;
 mod transport;
+mod unix_listener;
 mod web_access;
 mod worker;
 

@@ -18,12 +18,12 @@ use enmasse_router::core::{AddressKey, QueueNumbers, ReceiveBudget};
 use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Protocol, RecoveredQueues, Shard};
 use enmasse_router::table::{Space, Table};
 
-use crate::accept::{self, Acceptor, Order};
+use crate::accept::{self, Acceptor, Bound, Order};
 use crate::certificates::{Certificates, SpaceCertificates, UnusableCertificate};
 use crate::checks::Checker;
 use crate::clock::Clock;
 use crate::command::{Command, Pending};
-use crate::config::{DummyCredentialSecret, Listener, NodeConfig};
+use crate::config::{DummyCredentialSecret, Listener, ListenerKind, NodeConfig};
 use crate::confirmation::Unopened;
 use crate::creations::{CreationAnswer, CreationQuestion, Creations, refused};
 use crate::error::NodeError;
@@ -33,6 +33,7 @@ use crate::logins::{LoginAnswer, LoginQuestion, Logins};
 use crate::mailbox::Mailbox;
 use crate::manage::{ManageRequest, Managed, declared};
 use crate::mesh::Mesh;
+use crate::origin::Origin;
 use crate::shared::Shared;
 use crate::stats::{ConnectionLine, JournalLine, LinkLine, NodeStats, SpaceLine};
 use crate::stream::Stream;
@@ -85,8 +86,7 @@ impl Node {
             let (running, threads) = opened.start(&mailboxes, &events).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
         }
-        let shared =
-            Arc::new(Shared::new(config.limits.clone(), events, clock, checker, questions, mailboxes, journal));
+        let shared = Arc::new(Shared::new(config, events, clock, checker, questions, mailboxes, journal));
         let common = Arc::new(common(config, count, recovered_queues.numbers()));
         let table =
             Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DummyCredentialSecret::bytes)));
@@ -138,8 +138,20 @@ impl Node {
             }
         };
         let (bound, address) = accept::bind(&listener)?;
-        self.orders.post([Order::Listen { listener: bound, kind: listener.kind, tls }]);
+        self.orders.post([Order::Listen { listener: Bound::Tcp(bound), kind: listener.kind, tls }]);
         Ok(address.port())
+    }
+
+    /// Listens for MQTT on a Unix socket, whose file owner and group may use. The file of a process
+    /// that no longer listens is replaced; `stop` removes it.
+    ///
+    /// # Errors
+    /// `Socket` if another process listens there, another file is there, or the system refuses it.
+    pub fn listen_unix(&self, path: &Path) -> Result<(), NodeError> {
+        self.running()?;
+        let bound = accept::bind_unix(path)?;
+        self.orders.post([Order::Listen { listener: bound, kind: ListenerKind::Mqtt, tls: None }]);
+        Ok(())
     }
 
     /// Installs these certificates of spaces from the next handshake on, on all secure listeners.
@@ -367,8 +379,10 @@ impl Node {
         let (theirs, ours) = UnixStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
         let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut accepted_socket =
-            self.shared.count_connection(stream, None, None, (Protocol::Amqp, false), None).ok_or_else(full)?;
+        let mut accepted_socket = self
+            .shared
+            .count_connection(stream, Origin::Process, None, (Protocol::Amqp, false), None)
+            .ok_or_else(full)?;
         accepted_socket.vouched = Some((space.to_owned(), user.map(str::to_owned)));
         let worker = accepted_socket.id as usize % self.shared.mailboxes.len();
         self.shared.mailboxes[worker].post([Command::Serve(accepted_socket)]);

@@ -1,14 +1,14 @@
 //! One connection of a worker: its socket, the layers around its bytes, and its phase.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 use enmasse_router::shard::{ConnId, Peer, Protocol};
 use rustls::ServerConfig;
 
-use crate::checks::Host;
 use crate::connection_limits::Claim;
+use crate::origin::Origin;
+use crate::proxy_header::ProxyHeader;
 use crate::read_scheduler::{ReadGroup, ReadScheduler};
 use crate::stream::Stream;
 use crate::timers::Tick;
@@ -20,8 +20,9 @@ use crate::web_access::WebAccess;
 pub(crate) struct AcceptedSocket {
     pub(crate) id: u64,
     pub(crate) stream: Stream,
-    /// `None`: in this process
-    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) origin: Origin,
+    /// its peer is a proxy, which states the address of its client first
+    pub(crate) is_proxied: bool,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// that of the listener
     pub(crate) protocol: Protocol,
@@ -35,7 +36,7 @@ pub(crate) struct AcceptedSocket {
 /// The phase of a connection. It only moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// TLS or WebSocket handshake, until this deadline
+    /// header of a proxy, TLS or WebSocket handshake, until this deadline
     Handshaking(Time),
     /// registered with the shard
     Live(ConnId),
@@ -93,7 +94,9 @@ pub(crate) struct Socket {
 /// Rarely used state.
 pub(crate) struct ConnectionDetails {
     pub(super) id: u64,
-    pub(super) peer: Option<SocketAddr>,
+    pub(super) origin: Origin,
+    /// until it is complete
+    pub(super) proxy_header: Option<Box<ProxyHeader>>,
     pub(super) protocol: Protocol,
     pub(super) vouched: Option<(String, Option<String>)>,
     pub(super) container: Option<Box<str>>,
@@ -104,7 +107,9 @@ pub(crate) struct ConnectionDetails {
 
 impl Socket {
     pub(super) fn new(accepted_socket: AcceptedSocket, deadline: Time) -> Result<Self, TransportError> {
-        let AcceptedSocket { id, stream, peer, tls, protocol, web_socket, vouched, claim } = accepted_socket;
+        let AcceptedSocket { id, stream, origin, is_proxied, tls, protocol, web_socket, vouched, claim } =
+            accepted_socket;
+        let proxy_header = is_proxied.then(Box::default);
         let wrapping = if tls.is_some() || web_socket.is_some() {
             Some(Box::new(Wrapping::server(tls, web_socket)?))
         } else {
@@ -115,7 +120,16 @@ impl Socket {
             phase: Phase::Handshaking(deadline),
             wrapping,
             tail: Vec::new(),
-            details: Box::new(ConnectionDetails { id, peer, protocol, vouched, container: None, traced: None, claim }),
+            details: Box::new(ConnectionDetails {
+                id,
+                origin,
+                proxy_header,
+                protocol,
+                vouched,
+                container: None,
+                traced: None,
+                claim,
+            }),
             timer: Tick::NEVER,
             group: ReadScheduler::UNAUTHENTICATED,
             readable: false,
@@ -141,14 +155,18 @@ impl Socket {
             server_name: handshake_result.server_name,
             certificate_subject: handshake_result.subject,
             encrypted: handshake_result.secure,
-            loopback: self.details.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
-            source: Host::of(self.details.peer).address(),
+            loopback: self.details.origin.is_loopback(),
+            source: self.details.origin.host().address(),
             vouched: self.details.vouched.take(),
         }
     }
 
-    /// The result of the handshakes, once they are done; at once for a plain connection.
+    /// The result of the handshakes, once they are done; at once for a plain connection without a
+    /// proxy.
     pub(super) fn handshake_result(&self) -> Option<HandshakeResult> {
+        if self.details.proxy_header.is_some() {
+            return None;
+        }
         match &self.wrapping {
             Some(wrapping) => wrapping.handshake_result(),
             None => Some(HandshakeResult::default()),
@@ -161,6 +179,7 @@ impl Socket {
             (Some(wrapping), _) => wrapping.name(self.details.protocol),
             (None, Stream::Tcp(_)) if self.details.protocol == Protocol::Mqtt => "mqtt",
             (None, Stream::Tcp(_)) => "amqp",
+            (None, Stream::Unix(_)) if self.details.origin == Origin::UnixSocket => "mqtt-unix",
             (None, Stream::Unix(_)) => "local",
         }
     }

@@ -268,7 +268,7 @@ pub struct ConnectionLine {
     pub product: Option<String>,
     /// address of its peer; `None`: in this process
     pub address: Option<String>,
-    /// `amqp`, `amqps`, `ws`, `wss` or `local`
+    /// `amqp`, `amqps`, `mqtt`, `mqtts`, `mqtt-unix`, `ws`, `wss` or `local`
     pub transport: &'static str,
     /// number of its links
     pub links: usize,

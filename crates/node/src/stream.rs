@@ -1,4 +1,4 @@
-//! The sockets the node reads and writes: TCP, and one end of a socket pair for sessions in this
+//! The sockets the node reads and writes: TCP, and Unix sockets of clients and of sessions in this
 //! process.
 
 use std::io::{self, Read, Write};

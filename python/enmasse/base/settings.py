@@ -5,6 +5,7 @@ default. Unknown keys are refused. Everything that tenants configure is a resour
 else is configurable.
 """
 
+import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
@@ -103,6 +104,33 @@ def _origins(value: str) -> str:
                 " origin"
             )
     return ",".join(origin.lower() for origin in origins)
+
+
+def _networks(value: str) -> str:
+    """Validate comma-separated networks or addresses and normalise them."""
+    networks = []
+    for one in (part.strip() for part in value.split(",") if part.strip()):
+        try:
+            networks.append(str(ipaddress.ip_network(one)))
+        except ValueError as error:  # also bits beyond the prefix: 10.0.0.1/8
+            raise ValueError(
+                f"must be comma-separated networks, such as 10.0.0.0/8 or 192.0.2.7: {error}"
+            ) from None
+    return ",".join(networks)
+
+
+SOCKET_PATH_BYTES_MAX = 107
+"""Longest path of a Unix socket (`sun_path` of Linux without its final null)."""
+
+
+def _socket_path(value: object) -> object:
+    """Convert `off` to None; refuse paths that no socket can have."""
+    if value is None or value == "off":
+        return None
+    path = Path(value).absolute() if isinstance(value, str | Path) and str(value) else None
+    if path is None or len(str(path).encode()) > SOCKET_PATH_BYTES_MAX:
+        raise ValueError(f"must be a path of at most {SOCKET_PATH_BYTES_MAX} bytes, or `off`")
+    return path
 
 
 NAMESPACE_RESOURCES_MAX = 200_000
@@ -217,6 +245,16 @@ class Settings(BaseModel):
 
     mqtts_port: Port = 8883
     """MQTT over TLS. The port registered for MQTT over TLS."""
+
+    mqtt_socket: Annotated[Path | None, BeforeValidator(_socket_path)] = None
+    """Path of a Unix socket for MQTT, for the user and the group of the process; None (`off`) for
+    none.
+    """
+
+    proxy_protocol: Annotated[str, AfterValidator(_networks)] = ""
+    """Comma-separated networks of proxies. Their connections to the AMQP, MQTT and WebSocket ports
+    must begin with a header of the PROXY protocol, version 2, that states the client's address.
+    """
 
     ws_origins: Annotated[str, AfterValidator(_origins)] = ""
     """Comma-separated origins of web pages that may use WebSocket, besides the platform's

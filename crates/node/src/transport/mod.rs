@@ -15,6 +15,7 @@ use rustls::ServerConfig;
 
 use self::tls::Tls;
 use self::websocket::WebSocket;
+use crate::proxy_header::ProxyHeaderError;
 use crate::web_access::WebAccess;
 
 /// Why a transport failed. Pending output for the peer is in `Wrapping::wire`.
@@ -26,6 +27,9 @@ pub(crate) enum TransportError {
     /// The handshake is larger than the bound.
     #[error("TLS: {0}")]
     Oversize(std::io::Error),
+    /// The peer is a proxy and sent no header that can be used.
+    #[error("PROXY protocol: {0}")]
+    Proxy(#[from] ProxyHeaderError),
     /// The peer violated RFC 6455, or its request is not for our WebSocket.
     #[error("WebSocket: {0}")]
     WebSocket(String),

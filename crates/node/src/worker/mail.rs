@@ -14,6 +14,7 @@ use crate::checks::{Check, Host};
 use crate::command::{Command, Pending};
 use crate::creations::{Waiter, too_many};
 use crate::events::EventKind;
+use crate::origin::Origin;
 use crate::read_scheduler::ReadScheduler;
 use crate::socket::{AcceptedSocket, Phase, Socket};
 use crate::stats::{ConnectionLine, LinkLine, SessionKey, WorkerAnswer, WorkerLinks, WorkerSessions};
@@ -156,8 +157,9 @@ impl Worker {
                         verify: Box::new(move || check.verify()),
                         report: Box::new(move |right| mailbox.post([Command::PasswordChecked(conn, right)])),
                     };
-                    let peer = self.socket_of(conn).and_then(|key| self.sockets[key as usize].details.peer);
-                    self.shared.checker.offer(space, Host::of(peer), known, check);
+                    let origin = self.socket_of(conn).map(|key| self.sockets[key as usize].details.origin);
+                    let host = origin.map_or(Host::of(None), Origin::host);
+                    self.shared.checker.offer(space, host, known, check);
                 }
                 Request::Ask { conn, subject, question } => {
                     let now = self.shared.clock.now();
@@ -234,7 +236,7 @@ impl Worker {
                 user: summary.user,
                 container: socket.details.container.as_deref().map(str::to_owned),
                 product: summary.product,
-                address: socket.details.peer.map(|peer| peer.to_string()),
+                address: socket.details.origin.address().map(|peer| peer.to_string()),
                 transport: socket.transport(),
                 links: summary.links,
                 messages_in: summary.carried.messages_in,

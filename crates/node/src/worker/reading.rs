@@ -9,6 +9,7 @@ use enmasse_router::shard::ConnId;
 
 use super::Worker;
 use crate::events::EventKind;
+use crate::origin::Origin;
 use crate::read_scheduler::{READ_BYTES, VISIT_NANOS, cost_of_micros, cost_of_nanos};
 use crate::socket::Phase;
 use crate::stream::Moved;
@@ -89,12 +90,42 @@ impl Worker {
         self.stats.reads += 1;
         self.stats.bytes_in += count as u64;
         self.warm(key);
+        let Some(count) = self.strip_proxy_header(now, key, count) else { return 0 };
         match self.sockets[key as usize].phase {
             Phase::HalfClosed(_) => 0,
             Phase::Live(conn) if plain => self.ingest_plain(now, key, conn, held, count),
             Phase::Finishing(..) if plain => 0,
             _ => self.ingest_wrapped(now, key, count),
         }
+    }
+
+    /// Takes the header of a proxy off the bytes that were read, and returns how many bytes of its
+    /// client follow. `None`: there are none, or the connection is refused. From here on the
+    /// connection is the client's for every bound, listing and event.
+    fn strip_proxy_header(&mut self, now: Time, key: u32, count: usize) -> Option<usize> {
+        let details = &mut self.sockets[key as usize].details;
+        let Some(header) = &mut details.proxy_header else { return Some(count) };
+        let taken = match header.receive(&self.scratch.read[..count]) {
+            Ok(_) if !header.is_complete() => return None,
+            Ok(taken) => taken,
+            Err(error) => {
+                details.proxy_header = None;
+                self.transport_failed(now, key, &error.into());
+                return None;
+            }
+        };
+        let client = header.client().map(Origin::Tcp);
+        details.proxy_header = None;
+        details.origin = client.unwrap_or(details.origin);
+        if !details.claim.move_to(details.origin.host()) {
+            self.emit_event(key, EventKind::crowded());
+            self.half_close(now, key);
+            self.unwritten.push(key);
+            return None;
+        }
+        self.register_connection(now, key);
+        self.scratch.read.copy_within(taken..count, 0);
+        (taken < count).then_some(count - taken)
     }
 
     /// Feeds the shard from the scratch buffer: `held` bytes of the tail, then `count` that were

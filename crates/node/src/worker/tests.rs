@@ -18,6 +18,7 @@ use crate::events::EventQueue;
 use crate::logins::Logins;
 use crate::mesh::RING_BYTES;
 use crate::node::common;
+use crate::origin::Origin;
 use crate::stream::Stream;
 
 const PLAN: &str = include_str!("../../../../vectors/plans/open.json");
@@ -32,7 +33,7 @@ fn workers(count: u16, plan: &str) -> Vec<Worker> {
     let clock = Clock::start();
     let (events, checker) = (Arc::new(EventQueue::new().unwrap()), Checker::start(clock).unwrap());
     let questions = (Logins::new().unwrap(), Creations::new().unwrap());
-    let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, questions, mailboxes, None));
+    let shared = Arc::new(Shared::new(&config, events, clock, checker, questions, mailboxes, None));
     let common = Arc::new(common(&config, count, QueueNumbers::new(1)));
     let plan: Plan = serde_json::from_str(plan).unwrap();
     let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());
@@ -68,8 +69,10 @@ impl Peer {
         stream.set_nonblocking(true).unwrap();
         ours.set_nonblocking(true).unwrap();
         let stream_of_worker = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut accepted_socket =
-            worker.shared.count_connection(stream_of_worker, None, None, (Protocol::Amqp, false), None).unwrap();
+        let mut accepted_socket = worker
+            .shared
+            .count_connection(stream_of_worker, Origin::Process, None, (Protocol::Amqp, false), None)
+            .unwrap();
         accepted_socket.vouched = Some((space.to_owned(), None));
         worker.mailbox.post([Command::Serve(accepted_socket)]);
         let config = Config { idle_time_out_ms: None, ..Config::default() };

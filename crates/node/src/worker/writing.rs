@@ -162,7 +162,7 @@ impl Worker {
     /// Emits an event of a connection.
     pub(super) fn emit_event(&self, key: u32, what: EventKind) {
         let details = &self.sockets[key as usize].details;
-        let peer = details.peer.map(|peer| peer.to_string());
+        let peer = details.origin.address().map(|peer| peer.to_string());
         self.shared.events.push(NodeEvent { connection: Some(details.id), peer, ..NodeEvent::new(what) });
     }
 

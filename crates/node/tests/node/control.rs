@@ -47,7 +47,7 @@ fn plan_change_detaches_links_at_deleted_addresses_only() {
     doomed[0].receiver("multicast", 1);
 }
 
-fn guarded_plan() -> String {
+pub(crate) fn guarded_plan() -> String {
     guarded_plan_of(4096)
 }
 

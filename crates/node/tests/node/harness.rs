@@ -74,7 +74,11 @@ impl Site {
 
     /// A stream over the transport of that kind.
     pub(crate) fn stream(&self, kind: ListenerKind) -> Box<dyn Stream> {
-        let socket = self.socket(kind);
+        self.stream_on(self.socket(kind), kind)
+    }
+
+    /// The same on a socket that is connected already.
+    pub(crate) fn stream_on(&self, socket: TcpStream, kind: ListenerKind) -> Box<dyn Stream> {
         let trust = self.authority.client(None, &[&rustls::version::TLS13]);
         match kind {
             ListenerKind::Amqp | ListenerKind::Mqtt => Box::new(socket),

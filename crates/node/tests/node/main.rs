@@ -8,6 +8,7 @@ mod harness;
 mod login_floods;
 mod messages;
 mod pacing;
+mod proxies;
 mod resuming;
 mod stopping;
 mod stored;
@@ -16,5 +17,6 @@ mod streams;
 mod testing;
 mod topics;
 mod transactions;
+mod unix_socket;
 
 use enmasse_node::{ServerCertificate, TlsFiles};

@@ -98,6 +98,25 @@ WsPort = Annotated[str | None, _listener("AMQP or MQTT over WebSocket.", 8081)]
 WssPort = Annotated[str | None, _listener("AMQP or MQTT over WebSocket over TLS.", 8443)]
 MqttPort = Annotated[str | None, _listener("MQTT.", 1883)]
 MqttsPort = Annotated[str | None, _listener("MQTT over TLS.", 8883)]
+MqttSocket = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH|off",
+        help="Unix socket for MQTT, for the user and the group of the process.",
+        show_default="off",
+        rich_help_panel=_LISTENERS,
+    ),
+]
+ProxyProtocol = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NETWORKS",
+        help="Comma-separated networks of proxies, such as 10.0.0.0/8. Their connections to the"
+        " AMQP, MQTT and WebSocket ports must begin with a PROXY protocol header, version 2.",
+        show_default="none",
+        rich_help_panel=_LISTENERS,
+    ),
+]
 WsOrigins = Annotated[
     str | None,
     typer.Option(
@@ -274,6 +293,8 @@ def up(
     wss_port: WssPort = None,
     mqtt_port: MqttPort = None,
     mqtts_port: MqttsPort = None,
+    mqtt_socket: MqttSocket = None,
+    proxy_protocol: ProxyProtocol = None,
     ws_origins: WsOrigins = None,
     http_port: HttpPort = None,
     https_port: HttpsPort = None,
@@ -381,6 +402,7 @@ def welcome(settings: "Settings", ready: "Ready") -> str:
     places = "\n".join(
         f"  {name:6} {network.url(name, *place)}" for name, place in ready.endpoints.items()
     )
+    places += "".join(f"\n  {name:6} unix:{path}" for name, path in ready.sockets.items())
     if (page := hints.console_url(ready.endpoints)) is not None:
         places += f"\n\n  console {page} (`enmasse console` opens it and logs you in)"
     waits_for_users = ready.suggested_address is None and not ready.has_users

@@ -10,10 +10,11 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
@@ -65,9 +66,15 @@ class Ready:
     has_users: bool = True
     """Whether any user can log in."""
 
+    sockets: Mapping[str, Path] = field(default_factory=dict)
+    """Paths of Unix sockets by protocol."""
+
     def document(self) -> dict[str, object]:
         """Return it as plain data."""
-        return {"ready": True, "pid": self.pid, "endpoints": self.places()}
+        report: dict[str, object] = {"ready": True, "pid": self.pid, "endpoints": self.places()}
+        if self.sockets:
+            report["sockets"] = {protocol: str(path) for protocol, path in self.sockets.items()}
+        return report
 
     def places(self) -> dict[str, object]:
         """Return the host and port of every listener as plain data."""
@@ -136,15 +143,16 @@ async def serve(
         endpoints |= process.listen(app, listening(stack, settings), settings.host, tls)
         leader.serves_pages_at(endpoints)
         write_kubeconfig(data, endpoints.get("https"), tls, token)
-        ready = ready_of(endpoints, store, settings)
+        ready = ready_of(endpoints, store, settings, leads=leads)
         data.write_endpoint(ready.document())
 
         async def take_over() -> None:
             started, places = await leader.start()
             engine.activate(started)
             endpoints.update(places)
-            data.write_endpoint(Ready(os.getpid(), endpoints).document())
-            service_manager.status(status_of(Ready(os.getpid(), endpoints), leads=True))
+            now = Ready(os.getpid(), endpoints, sockets=sockets_of(settings))
+            data.write_endpoint(now.document())
+            service_manager.status(status_of(now, leads=True))
 
         process.history = History(data.history, platform.statistics.shared, clock)
         stack.push_async_callback(process.history.close)
@@ -176,10 +184,18 @@ def listening(stack: AsyncExitStack, settings: Settings) -> Iterator[tuple[str, 
             yield kind, stack.enter_context(bind(settings.host, port))
 
 
-def ready_of(endpoints: dict[str, Endpoint], store: Store, settings: Settings) -> Ready:
+def ready_of(
+    endpoints: dict[str, Endpoint], store: Store, settings: Settings, *, leads: bool
+) -> Ready:
     """Return the readiness report for `endpoints`."""
     place = suggested_address(store.list(), exposed=is_exposed(settings))
-    return Ready(os.getpid(), endpoints, place, bool(store.list("MessagingUser")))
+    sockets = sockets_of(settings) if leads else {}
+    return Ready(os.getpid(), endpoints, place, bool(store.list("MessagingUser")), sockets)
+
+
+def sockets_of(settings: Settings) -> dict[str, Path]:
+    """Return the paths of the Unix sockets of a leader, by protocol."""
+    return {} if settings.mqtt_socket is None else {"mqtt": settings.mqtt_socket}
 
 
 def status_of(ready: Ready, *, leads: bool) -> str:

@@ -233,6 +233,7 @@ class Leader:
                 receive_bytes(self._settings.receive_memory),
             ),
             multicast_settle_timeout_ms=self._settings.multicast_settle_timeout_ms,
+            proxies=[one for one in self._settings.proxy_protocol.split(",") if one],
         )
         self._allow_web(node)
         engine = NativeEngine(node, clock)
@@ -286,7 +287,7 @@ def _leaves(several: BaseExceptionGroup[EnMasseError]) -> Iterator[EnMasseError]
 
 
 def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
-    """Open the enabled listeners of the node, and return their addresses."""
+    """Open the enabled listeners of the node, and return the addresses of those with a port."""
     files = {
         "certificate": str(tls.certificate),
         "key": str(tls.key),
@@ -298,4 +299,6 @@ def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]
         if port is not None:
             bound = node.listen(kind, settings.host, port, files if secure else None)
             endpoints[kind] = Endpoint(settings.host, bound)
+    if settings.mqtt_socket is not None:
+        node.listen_unix(settings.mqtt_socket)
     return endpoints
