@@ -7,7 +7,7 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::Error;
 use enmasse_journal::log::RecordLocation;
 use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
-use enmasse_router::shard::{ConnId, Moved, StoredAddressChange};
+use enmasse_router::shard::{ConnId, LoginSubject, Moved, StoredAddressChange};
 use enmasse_router::table::{AddressEntry, Judged, SpaceKey, Table};
 
 use crate::socket::{AcceptedSocket, Socket};
@@ -23,7 +23,7 @@ pub(crate) enum Command {
     /// the result of a password check; `None`: not checked, because too many are waiting
     PasswordChecked(ConnId, Option<bool>),
     /// the external decision about a login
-    LoginJudged(ConnId, Box<Judged>),
+    LoginJudged(ConnId, LoginSubject, Box<Judged>),
     /// the address for the attach with this number is refused, with this error
     CreationRefused(ConnId, u64, Error),
     /// seal this address if it is unused, or unseal it; the answer is whether it is sealed

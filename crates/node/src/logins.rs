@@ -211,12 +211,12 @@ impl Logins {
         taken
     }
 
-    /// Ends a question and returns the connection that waits for it.
-    pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId)> {
+    /// Ends a question and returns its worker and connection, and its subject.
+    pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId, LoginSubject)> {
         let mut state = self.lock();
         let waiting = state.waiting.remove(&id)?;
         state.lines[waiting.subject as usize].places.release(&waiting.space);
-        Some((waiting.worker, waiting.conn))
+        Some((waiting.worker, waiting.conn, waiting.subject))
     }
 
     /// Readable while there are questions to take.

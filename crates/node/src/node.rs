@@ -306,8 +306,9 @@ impl Node {
     pub fn answer_login(&self, answer: LoginAnswer) -> Result<(), NodeError> {
         let id = answer.id;
         let judged = answer.judged(self.shared.clock.now(), Clock::time_of_day_ms())?;
-        if let Some((worker, conn)) = self.shared.logins.answered(id) {
-            self.shared.mailboxes[usize::from(worker)].post([Command::LoginJudged(conn, Box::new(judged))]);
+        if let Some((worker, conn, subject)) = self.shared.logins.answered(id) {
+            let command = Command::LoginJudged(conn, subject, Box::new(judged));
+            self.shared.mailboxes[usize::from(worker)].post([command]);
         }
         Ok(())
     }

@@ -212,9 +212,15 @@ impl Connection {
         let Some(method) = self.authentication_method.as_deref() else {
             return Err(DecodeError::protocol("AUTH: CONNECT named no authentication method"));
         };
-        if auth.method() != Some(method) {
+        match auth.method() {
+            Some(named) if named == method => {}
             // [5: 4.12.0-5, 4.12.1-1]
-            return Err(DecodeError::protocol("AUTH: the authentication method is not that of CONNECT"));
+            Some(_) => {
+                let what = "AUTH: the authentication method is not that of CONNECT";
+                return Err(DecodeError { code: ReasonCode::BadAuthenticationMethod, what });
+            }
+            // 3.15.2.2.2
+            None => return Err(DecodeError::protocol("AUTH: the authentication method is missing")),
         }
         let (code, data) = (auth.code, auth.data());
         if self.state == State::AwaitAuth && code == ReasonCode::ContinueAuthentication {
@@ -228,6 +234,9 @@ impl Connection {
             _ => return Err(DecodeError::protocol("AUTH: the reason code is not the next of the exchange")),
         };
         self.reauthentication = Reauthentication::Deciding;
+        if reauthenticate {
+            self.timers.begin_reauthentication(self.config.handshake_ms);
+        }
         Ok(Some(Event::Auth { reauthenticate, data }))
     }
 
@@ -260,6 +269,7 @@ impl Connection {
         }
         self.put_auth(ReasonCode::Success, data)?;
         self.reauthentication = Reauthentication::Idle;
+        self.timers.end_reauthentication();
         Ok(())
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Timers {
     pub(super) received: Time,
     /// when CONNECT must be answered
     handshake: Option<Time>,
+    /// when a re-authentication must have ended
+    reauthentication: Option<Time>,
     /// seconds between two packets of the client; 0: no limit
     keep_alive_s: u16,
     /// the driver has paused reading
@@ -24,7 +26,7 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn new(config: &Config, now: Time) -> Self {
         let handshake = Some(now.plus_millis(u64::from(config.handshake_ms)));
-        Self { now, received: now, handshake, keep_alive_s: 0, paused: false, owed: false }
+        Self { now, received: now, handshake, reauthentication: None, keep_alive_s: 0, paused: false, owed: false }
     }
 
     /// The keep-alive that CONNECT asks for.
@@ -41,6 +43,15 @@ impl Timers {
         (self.handshake, self.owed) = (None, false);
         self.keep_alive_s = server_keep_alive_s.unwrap_or(self.keep_alive_s);
         self.received = self.now;
+    }
+
+    /// A re-authentication begins, and may take as long as a handshake.
+    pub(super) fn begin_reauthentication(&mut self, handshake_ms: u32) {
+        self.reauthentication = Some(self.now.plus_millis(u64::from(handshake_ms)));
+    }
+
+    pub(super) fn end_reauthentication(&mut self) {
+        self.reauthentication = None;
     }
 
     /// Records whether the machine reads; when it reads again, the keep-alive begins again.
@@ -70,8 +81,10 @@ impl Connection {
     pub fn poll_timeout(&self) -> Option<Time> {
         match self.state {
             State::Ended => None,
-            State::Open if self.owes_answer() => None,
-            State::Open => self.timers.silent_at(),
+            State::Open => {
+                let silent = if self.owes_answer() { None } else { self.timers.silent_at() };
+                [silent, self.timers.reauthentication].into_iter().flatten().min()
+            }
             _ => self.timers.handshake,
         }
     }
@@ -82,6 +95,10 @@ impl Connection {
         self.timers.now = now;
         if self.poll_timeout().is_none_or(|due| now < due) {
             return;
+        }
+        if self.state == State::Open && self.timers.reauthentication.is_some_and(|due| due <= now) {
+            let text = format!("the re-authentication was not complete within {} ms", self.config.handshake_ms);
+            return self.end_with_disconnect(ClosedBy::Timeout, ReasonCode::NotAuthorized, text);
         }
         if self.timers.owed && self.state == State::Open {
             return self.timers.set_owed(false);

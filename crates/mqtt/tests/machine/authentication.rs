@@ -81,12 +81,21 @@ fn only_auth_and_disconnect_precede_connack() {
 /// [5: 4.12.0-5] [5: 4.12.1-1]
 #[test]
 fn the_method_does_not_change() {
-    for bytes in [auth(0x18, "OTHER", b""), packet(0xf0, &[&[0x18, 0]]), packet(0xf0, &[&[0x18]])] {
+    let (other, missing) = (ReasonCode::BadAuthenticationMethod, ReasonCode::ProtocolError);
+    for (bytes, code) in
+        [(auth(0x18, "OTHER", b""), other), (packet(0xf0, &[&[0x18, 0]]), missing), (packet(0xf0, &[&[0x18]]), missing)]
+    {
         let mut peer = waiting();
         peer.machine.auth_continue(b"").unwrap();
-        assert_eq!(peer.closed_by(&bytes).code, ReasonCode::ProtocolError);
+        peer.output();
+        assert_eq!(peer.closed_by(&bytes).code, code);
+        let sent = peer.output();
+        assert_eq!((sent[0], sent[3]), (0x20, code.as_u8()));
     }
-    assert_eq!(open().closed_by(&auth(0x19, "OTHER", b"")).code, ReasonCode::ProtocolError);
+    let mut peer = open();
+    assert_eq!(peer.closed_by(&auth(0x19, "OTHER", b"")).code, other);
+    let sent = peer.output();
+    assert_eq!((sent[0], sent[2]), (0xe0, 0x8c));
 }
 
 /// [5: 4.12.0-6] [5: 4.12.0-7]
@@ -128,6 +137,28 @@ fn a_client_authenticates_again_while_messages_pass() {
     assert_eq!(peer.send(&auth(0x19, "SCRAM", b"")), [Seen::Auth(true, Vec::new())]);
     // Not twice at a time.
     assert_eq!(peer.closed_by(&auth(0x19, "SCRAM", b"")).code, ReasonCode::ProtocolError);
+}
+
+/// Its old rights must not last by a client that says nothing more.
+#[test]
+fn a_reauthentication_may_take_as_long_as_a_handshake() {
+    let mut peer = open();
+    assert_eq!(peer.machine.poll_timeout(), None);
+    peer.send(&auth(0x19, "SCRAM", b"first"));
+    peer.machine.auth_continue(b"more").unwrap();
+    peer.output();
+    let due = peer.now.plus_millis(u64::from(Config::default().handshake_ms));
+    assert_eq!(peer.machine.poll_timeout(), Some(due));
+    peer.now = due;
+    peer.machine.handle_timeout(due);
+    let closed = peer.closed_by(&[]);
+    assert_eq!((closed.code, closed.publish_will), (ReasonCode::NotAuthorized, true));
+    assert_eq!(peer.output()[..1], [0xe0]);
+
+    let mut peer = open();
+    peer.send(&auth(0x19, "SCRAM", b"first"));
+    peer.machine.auth_succeeded(b"").unwrap();
+    assert_eq!(peer.machine.poll_timeout(), None);
 }
 
 /// [5: 4.12.1-2]

@@ -51,8 +51,8 @@ impl Worker {
                     self.ingest_again(now, key);
                 }
             }
-            Command::LoginJudged(conn, judged) => {
-                self.shard.judged(conn, *judged);
+            Command::LoginJudged(conn, subject, judged) => {
+                self.shard.judged(conn, subject, *judged);
                 if let Some(key) = self.socket_of(conn) {
                     self.ingest_again(now, key);
                 }
@@ -167,7 +167,7 @@ impl Worker {
                     if !self.shared.logins.ask(self.index, conn, subject, question, now, until) {
                         self.stats.checks_refused += 1;
                         let why = "too many logins wait for an external decision".to_owned();
-                        self.shard.judged(conn, Judged::Unknown(why));
+                        self.shard.judged(conn, subject, Judged::Unknown(why));
                         self.again = true;
                     }
                 }

@@ -80,15 +80,16 @@ impl Shard {
         }
     }
 
-    /// The answer to an `Ask`. Pass the connection's unread bytes to `input` afterwards.
-    pub fn judged(&mut self, id: ConnId, judged: Judged) {
+    /// The answer to an `Ask` about `subject`. Pass the connection's unread bytes to `input` afterwards.
+    pub fn judged(&mut self, id: ConnId, subject: LoginSubject, judged: Judged) {
         if !self.knows(id) {
             return;
         }
-        if self.fabric.conns[id.key()].handshake.is_some() {
-            self.exchange(id, |handshake| handshake.judged(judged));
-        } else {
-            self.renewed(id, judged);
+        match subject {
+            // The exchange may have ended without its answer.
+            LoginSubject::NewLogin if self.fabric.conns[id.key()].handshake.is_none() => {}
+            LoginSubject::NewLogin => self.exchange(id, |handshake| handshake.judged(judged)),
+            LoginSubject::Member => self.renewed(id, judged),
         }
     }
 
@@ -101,7 +102,9 @@ impl Shard {
         let step = match step(handshake) {
             // No key derivation or external request for a login that would be refused anyway.
             Step::CheckPlain(_) | Step::Ask(_)
-                if handshake
+                // A connection that authenticates again counts already.
+                if conn.access.is_none()
+                    && handshake
                     .space()
                     .and_then(|key| self.table.space(key))
                     .is_some_and(|space| space.refuses_logins(now)) =>
@@ -139,24 +142,44 @@ impl Shard {
                 Some(question) => {
                     self.requests.push_back(Request::Ask { conn: id, subject: LoginSubject::NewLogin, question })
                 }
-                None => return self.judged(id, Judged::Wrong("external logins are not supported here".to_owned())),
+                None => {
+                    let judged = Judged::Wrong("external logins are not supported here".to_owned());
+                    return self.judged(id, LoginSubject::NewLogin, judged);
+                }
             },
+            Step::Accepted { identity, .. } if conn.access.is_some() && !conn.authenticated.is_same_user(&identity) => {
+                let refusal = handshake.refusal("a connection that authenticates again cannot change its user");
+                self.refuse_sasl(id, SaslCode::Auth, refusal);
+            }
             Step::Accepted { identity, data } => {
                 conn.mechanism = handshake.mechanism().map(Mechanism::name);
                 conn.expires = identity.until();
-                conn.renewal = handshake.to_renew().map(|question| Box::new(Renewal::new(question, now, conn.expires)));
+                let former = conn.renewal.take();
+                let renewal = |question| Box::new(Renewal::new(question, now, conn.expires, former.as_deref()));
+                conn.renewal = handshake.to_renew().map(renewal);
                 conn.handshake = None;
                 conn.authenticated = identity;
-                conn.machine.sasl_outcome(SaslCode::Ok, data);
+                if conn.access.is_some() {
+                    self.apply_to(&[id]);
+                }
+                if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+                    conn.machine.sasl_outcome(SaslCode::Ok, data);
+                }
             }
             Step::Refused { code, why } => {
                 let refusal = handshake.refusal(why);
-                conn.handshake = None;
-                conn.machine.sasl_outcome(code, None);
-                self.requests.push_back(Request::Fact { conn: id, fact: Fact::LoginRefused(refusal) });
+                self.refuse_sasl(id, code, refusal);
             }
         }
         self.fabric.mark(id.key);
+    }
+
+    /// Ends an exchange with a refusal.
+    fn refuse_sasl(&mut self, id: ConnId, code: SaslCode, refusal: Refusal) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.handshake = None;
+        conn.machine.sasl_outcome(code, None);
+        self.requests.push_back(Request::Fact { conn: id, fact: Fact::LoginRefused(refusal) });
     }
 
     /// Handles the peer's `open`, which determines the space at the latest, and answers it.

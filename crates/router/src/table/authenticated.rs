@@ -22,6 +22,14 @@ pub struct Authenticated {
     pub proof: Proof,
 }
 
+impl Authenticated {
+    /// Whether both are the same user of the same space, however proved.
+    #[must_use]
+    pub fn is_same_user(&self, other: &Self) -> bool {
+        self.space == other.space && self.user == other.user
+    }
+}
+
 /// How a peer was authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proof {

@@ -177,6 +177,12 @@ impl Handshake {
         self.server.mechanisms()
     }
 
+    /// The properties of the peer that the transport knows.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
     /// Whether SASL is optional: a space that admits anonymous clients needs no SASL header.
     #[must_use]
     pub fn is_optional(&self) -> bool {

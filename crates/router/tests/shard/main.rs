@@ -9,6 +9,7 @@ mod guessing;
 mod large;
 mod management;
 mod mqtt;
+mod mqtt_logins;
 mod net;
 mod pacing;
 mod plans;

@@ -639,7 +639,7 @@ impl Net {
                 Request::Ask { conn, subject, question } => {
                     self.requested.push((subject, question));
                     let judged = self.judge.clone();
-                    self.shards[shard].judged(conn, judged);
+                    self.shards[shard].judged(conn, subject, judged);
                 }
                 Request::Create { conn, number, wanted, user, .. } => {
                     self.wanted.push((shard, conn, number, wanted, user));

@@ -11,8 +11,8 @@ pub(in crate::shard) struct Login {
     pub(in crate::shard) assigned: bool,
     pub(in crate::shard) clean_start: bool,
     pub(in crate::shard) session_expiry_s: u32,
-    /// it authenticates by AUTH packets
-    pub(in crate::shard) enhanced: bool,
+    /// the next step is an AUTH of the client
+    pub(in crate::shard) awaits_client: bool,
     /// last data of an enhanced authentication
     pub(in crate::shard) data: Option<Vec<u8>>,
     pub(in crate::shard) will: Option<Box<StoredWill>>,
@@ -30,17 +30,13 @@ impl Login {
             assigned,
             clean_start: false,
             session_expiry_s: 0,
-            enhanced: false,
+            awaits_client: false,
             data: None,
             will: None,
             session_present: false,
             recalls: false,
             step: None,
         }
-    }
-
-    pub(in crate::shard) fn is_enhanced(&self) -> bool {
-        self.enhanced
     }
 
     pub(in crate::shard) fn assigned_client_id(&self) -> Option<&str> {

@@ -16,6 +16,7 @@
 //! with the links and addresses of the shard.
 
 pub(in crate::shard) mod codes;
+pub(in crate::shard) mod enhanced;
 pub(in crate::shard) mod filters;
 pub(in crate::shard) mod links;
 pub(in crate::shard) mod login;
@@ -40,6 +41,7 @@ use crate::core::AddressKind;
 use crate::shard::ConnId;
 use crate::table::AddressEntry;
 use codes::Answer;
+use enhanced::Enhanced;
 use filters::{Answering, FilterState};
 use links::FIRST_SUBSCRIPTION;
 use login::Login;
@@ -67,6 +69,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) machine: Connection,
     /// until the connection is open
     pub(in crate::shard) login: Option<Box<Login>>,
+    /// set if CONNECT named an authentication method
+    pub(in crate::shard) enhanced: Option<Box<Enhanced>>,
     pub(in crate::shard) session: SessionState,
     /// set if it visits a session without a client
     pub(in crate::shard) visit: Option<Visit>,
@@ -224,6 +228,7 @@ impl Mqtt {
         Self {
             machine: Connection::new(config, now),
             login: None,
+            enhanced: None,
             session: SessionState::default(),
             visit: None,
             owner: None,
@@ -258,7 +263,8 @@ impl Mqtt {
 
     /// Whether a packet waits for an answer, and later ones with it.
     pub(in crate::shard) fn waits(&self) -> bool {
-        self.login.is_some() || !self.answering.is_empty() || self.is_paused || self.is_blocked
+        let logs_in = self.login.as_ref().is_some_and(|login| !login.awaits_client);
+        logs_in || !self.answering.is_empty() || self.is_paused || self.is_blocked
     }
 
     pub(in crate::shard) fn output(&mut self) -> &mut Vec<u8> {
@@ -566,8 +572,13 @@ impl Mqtt {
     }
 
     pub(in crate::shard) fn sasl_challenge(&mut self, challenge: Vec<u8>) {
-        let Some(login) = &mut self.login else { return };
-        if login.is_enhanced() {
+        let Some(login) = &mut self.login else {
+            // Of a re-authentication (4.12.1). An error means that the connection has ended.
+            let _ = self.machine.auth_continue(&challenge);
+            return;
+        };
+        if self.enhanced.is_some() {
+            login.awaits_client = true;
             // An error means that the connection has ended in the meantime.
             let _ = self.machine.auth_continue(&challenge);
         } else {
@@ -578,7 +589,7 @@ impl Mqtt {
     }
 
     pub(in crate::shard) fn sasl_outcome(&mut self, code: SaslCode, data: Option<Vec<u8>>) {
-        let Some(login) = &mut self.login else { return };
+        let Some(login) = &mut self.login else { return self.reauthenticated(code, data) };
         if code == SaslCode::Ok {
             return login.authenticated(data);
         }

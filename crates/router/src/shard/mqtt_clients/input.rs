@@ -178,13 +178,8 @@ impl Shard {
             Event::Subscribe(subscribe) => self.subscribe_mqtt(id, &subscribe),
             Event::Unsubscribe(unsubscribe) => self.unsubscribe_mqtt(id, &unsubscribe),
             Event::Connect(connect) => self.connect_mqtt(id, &connect),
-            Event::Auth { reauthenticate: false, data } => self.sasl_response(id, data.unwrap_or_default()),
-            Event::Auth { reauthenticate: true, .. } => {
-                if let Some(mqtt) = self.mqtt(id) {
-                    let what = "authenticate again by a new connection";
-                    mqtt.disconnect(ReasonCode::NotAuthorized, what);
-                }
-            }
+            Event::Auth { reauthenticate: false, data } => self.continue_mqtt_login(id, data.unwrap_or_default()),
+            Event::Auth { reauthenticate: true, data } => self.reauthenticate_mqtt(id, data.unwrap_or_default()),
             Event::Closed(closed) => self.closed_mqtt(id, &closed),
         }
     }
@@ -204,6 +199,7 @@ impl Shard {
         } else if let Some(mqtt) = self.mqtt(id) {
             mqtt.session.will = None;
         }
+        self.abandon_reauthentication(id);
         self.leave_session(id, closed.session_expiry_s);
         let ending = match closed.by {
             ClosedBy::Client => Ending::ByClient,

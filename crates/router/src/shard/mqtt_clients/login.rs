@@ -5,12 +5,16 @@
 //! - authentication method (5.0, 4.12): that mechanism, with AUTH packets
 //! - neither: the client certificate, if there is one; else an anonymous client
 
+use std::sync::Arc;
+
 use enmasse_amqp::types::{Open, SaslInit, Symbol};
 use enmasse_mqtt::codec::{Connect, PropertyId, ReasonCode};
 use enmasse_mqtt::session::StoredWill;
 
+use crate::shard::mqtt::enhanced::Enhanced;
 use crate::shard::mqtt::login::Login;
 use crate::shard::{ConnId, Shard};
+use crate::table::Handshake;
 
 const PLAIN: Symbol = Symbol::constant("PLAIN");
 const OAUTHBEARER: Symbol = Symbol::constant("OAUTHBEARER");
@@ -35,13 +39,14 @@ impl Shard {
         let login = Login {
             clean_start: connect.clean_start,
             session_expiry_s: connect.session_expiry_s(),
-            enhanced: method.is_some(),
             will: connect.will.as_ref().map(|will| Box::new(StoredWill::from_connect(will))),
             ..Login::new(client_id, assigned)
         };
         mqtt.login = Some(Box::new(login));
         let Some(handshake) = &conn.handshake else { return };
         let offered = handshake.mechanisms();
+        mqtt.enhanced =
+            method.map(|method| Box::new(Enhanced { method: Symbol::from(method), peer: handshake.peer().clone() }));
         let init = match (method, connect.user, connect.password) {
             (Some(method), ..) if offered.iter().any(|one| one.as_str() == method) => {
                 let data = connect.properties.binary(PropertyId::AuthenticationData);
@@ -66,6 +71,41 @@ impl Shard {
                     login.authenticated(None);
                 }
             }
+        }
+    }
+
+    /// The next message of an exchange, within CONNECT or later.
+    pub(super) fn continue_mqtt_login(&mut self, id: ConnId, data: &[u8]) {
+        if let Some(login) = self.mqtt(id).and_then(|mqtt| mqtt.login.as_mut()) {
+            login.awaits_client = false;
+        }
+        self.sasl_response(id, data);
+    }
+
+    /// Begins a new exchange of an open connection, by the method of CONNECT (4.12.1). The outcome
+    /// is that of `reauthenticated`; until then the client keeps its rights.
+    pub(super) fn reauthenticate_mqtt(&mut self, id: ConnId, data: &[u8]) {
+        let mut nonce = [0; 18];
+        (self.entropy)(&mut nonce);
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(mqtt) = conn.machine.mqtt_mut() else { return };
+        // The machine reports no AUTH of a client that named no method.
+        let Some(enhanced) = &mqtt.enhanced else { return };
+        let handshake = Handshake::new(Arc::clone(&self.table), enhanced.peer.clone(), nonce);
+        let mechanism = enhanced.method.clone();
+        if !handshake.mechanisms().contains(&mechanism) {
+            return mqtt.disconnect(ReasonCode::BadAuthenticationMethod, "the method is not offered any more");
+        }
+        conn.handshake = Some(Box::new(handshake));
+        self.sasl_init(id, &SaslInit { mechanism, initial_response: Some(data.to_vec()), hostname: None });
+    }
+
+    /// The connection has ended: the outcome of a re-authentication means nothing any more.
+    pub(super) fn abandon_reauthentication(&mut self, id: ConnId) {
+        if let Some(conn) = self.fabric.conns.get_mut(id.key())
+            && conn.access.is_some()
+        {
+            conn.handshake = None;
         }
     }
 
