@@ -233,3 +233,29 @@ def test_store_url_with_a_password_is_rejected_on_the_command_line(url: str) -> 
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "networks"),
+    [
+        ("", ""),
+        ("192.0.2.7", "192.0.2.7/32"),
+        ("10.0.0.0/8, 2001:DB8::/32", "10.0.0.0/8,2001:db8::/32"),
+    ],
+)
+def test_networks_of_proxies_are_normalized(text: str, networks: str) -> None:
+    assert load({"proxy_protocol": text}, {})[0].proxy_protocol == networks
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0.0/33", "proxy.example.com", "*"])
+def test_invalid_network_of_a_proxy_is_rejected_naming_the_setting(text: str) -> None:
+    with pytest.raises(Invalid, match=r"setting proxy-protocol: must be .*10\.0\.0\.0/8"):
+        load({"proxy_protocol": text}, {})
+
+
+def test_path_of_the_mqtt_socket_is_absolute_and_short_enough(tmp_path: Path) -> None:
+    assert load({}, {})[0].mqtt_socket is None
+    assert load({"mqtt_socket": "off"}, {})[0].mqtt_socket is None
+    assert load({"mqtt_socket": "run/mqtt.sock"}, {})[0].mqtt_socket == Path.cwd() / "run/mqtt.sock"
+    with pytest.raises(Invalid, match="setting mqtt-socket: must be a path of at most 107 bytes"):
+        load({"mqtt_socket": str(tmp_path / ("x" * 107))}, {})

@@ -134,6 +134,7 @@ def willing(platform: Platform, name: str, delay_s: int, kept_s: int) -> Device:
 
 
 def test_delayed_will_is_published_unless_its_client_returns(served: Platform) -> None:
+    """[5: 3.1.3-9]"""
     with device_at(served) as watcher:
         watcher.subscribe("alarms/+", 1)
         first = willing(served, "first", 1, 60)
@@ -147,6 +148,7 @@ def test_delayed_will_is_published_unless_its_client_returns(served: Platform) -
 
 
 def test_session_ends_with_its_expiry_and_publishes_its_will(served: Platform) -> None:
+    """[5: 4.1.0-2]"""
     with device_at(served) as watcher:
         watcher.subscribe("alarms/+", 1)
         one = willing(served, "short", 30, 1)

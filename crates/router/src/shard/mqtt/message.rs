@@ -6,6 +6,7 @@
 //! property whose name begins with `amqp.`, so that it returns unchanged.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use enmasse_amqp::codec::{decode_message, encode_message};
@@ -24,9 +25,10 @@ use crate::shard::terms::whole;
 pub(in crate::shard) const RETAIN: &str = "x-opt-retain-message";
 /// Message annotation: its client states that the payload is UTF-8 text (ubyte 1).
 const PAYLOAD_FORMAT: &str = "x-opt-mqtt-payload-format";
-/// Message annotation: user properties of MQTT with a name that occurred before, as a list of names
-/// and values; application properties have one value of each name.
-const REPEATED: &str = "x-opt-mqtt-user-properties";
+/// Message annotation: all user properties of MQTT as a list of names and values, if the message
+/// without it does not have them in their order [5: 3.3.2-18]: application properties have one value
+/// of each name, and properties of AMQP precede them.
+const USER_PROPERTIES: &str = "x-opt-mqtt-user-properties";
 /// Message annotation: a content type that is not ASCII, which a symbol cannot hold.
 const CONTENT_TYPE: &str = "x-opt-mqtt-content-type";
 
@@ -35,6 +37,7 @@ const SUBJECT: &str = "amqp.subject";
 const MESSAGE_ID: &str = "amqp.message-id";
 const GROUP_ID: &str = "amqp.group-id";
 const REPLY_TO: &str = "amqp.reply-to";
+const PROPERTIES: [&str; 4] = [SUBJECT, MESSAGE_ID, GROUP_ID, REPLY_TO];
 
 /// Bytes of a text or binary field of MQTT (1.5.4, 1.5.6).
 const FIELD_BYTES_MAX: usize = 65_535;
@@ -79,9 +82,10 @@ pub(in crate::shard) fn encode(out: &mut Vec<u8>, publish: &Incoming<'_>) {
 }
 
 fn take_user_properties(message: &mut Message, publish: &Incoming<'_>) {
-    let mut repeated = Vec::new();
+    let mut is_ordered = true;
     let Some(known) = &mut message.properties else { return };
     for (name, value) in publish.properties.user.iter() {
+        is_ordered &= !PROPERTIES.contains(&name);
         let place = match name {
             SUBJECT => &mut known.subject,
             GROUP_ID => &mut known.group_id,
@@ -91,7 +95,7 @@ fn take_user_properties(message: &mut Message, publish: &Incoming<'_>) {
                 continue;
             }
             _ if message.application_properties.iter().any(|(known, _)| known == name) => {
-                repeated.extend([name, value].map(|text| Value::String(text.to_owned())));
+                is_ordered = false;
                 continue;
             }
             _ => {
@@ -101,8 +105,11 @@ fn take_user_properties(message: &mut Message, publish: &Incoming<'_>) {
         };
         place.get_or_insert_with(|| value.to_owned());
     }
-    if !repeated.is_empty() {
-        message.message_annotations.push((Symbol::constant(REPEATED), Value::List(repeated)));
+    // A single one has its order.
+    if !is_ordered && publish.properties.user.iter().nth(1).is_some() {
+        let texts = publish.properties.user.iter().flat_map(|(name, value)| [name, value]);
+        let pairs = texts.map(|text| Value::String(text.to_owned())).collect();
+        message.message_annotations.push((Symbol::constant(USER_PROPERTIES), Value::List(pairs)));
     }
 }
 
@@ -143,19 +150,15 @@ fn decode_any(sections: &[u8]) -> Outbound<'_> {
         },
         ..Outbound::default()
     };
-    let repeated = match annotation(REPEATED) {
-        Some(Value::List(repeated)) => repeated.clone(),
-        _ => Vec::new(),
+    let pairs = match annotation(USER_PROPERTIES) {
+        Some(Value::List(pairs)) => &pairs[..],
+        _ => &[],
     };
     out.take_properties(message.properties.unwrap_or_default());
     for (name, value) in &message.application_properties {
         out.add_user(name, &text_of(value));
     }
-    for pair in repeated.chunks_exact(2) {
-        if let [Value::String(name), Value::String(value)] = pair {
-            out.add_user(name, value);
-        }
-    }
+    out.take_ordered(pairs);
     out.take_body(message.body);
     out
 }
@@ -187,6 +190,25 @@ impl Outbound<'_> {
             if let Some(value) = value {
                 self.add_user(name, &value);
             }
+        }
+    }
+
+    /// Puts the user properties in the order of the list. Those that it lacks follow: the message
+    /// may have changed since.
+    fn take_ordered(&mut self, pairs: &[Value]) {
+        if pairs.is_empty() {
+            return;
+        }
+        let found = std::mem::take(&mut self.user);
+        let mut listed = HashSet::new();
+        for pair in pairs.chunks_exact(2) {
+            if let [Value::String(name), Value::String(value)] = pair {
+                listed.insert((&name[..], &value[..]));
+                self.add_user(name, value);
+            }
+        }
+        for (name, value) in found.as_user().iter().filter(|pair| !listed.contains(pair)) {
+            self.add_user(name, value);
         }
     }
 
@@ -371,10 +393,12 @@ mod tests {
         }
     }
 
+    /// [5: 3.3.2-17] [5: 3.3.2-18]
     #[test]
     fn properties_of_mqtt_return_unchanged() {
         let mut user = PropertyBuffer::default();
-        for (name, value) in [("unit", "C"), ("amqp.subject", "reading"), ("unit", "F")] {
+        let sent = [("unit", "C"), ("amqp.subject", "reading"), ("unit", "F"), ("", ""), ("amqp.subject", "2")];
+        for (name, value) in sent {
             user.push(Property::User(name, value)).unwrap();
         }
         let properties = PublishProperties {
@@ -395,8 +419,6 @@ mod tests {
         assert_eq!((told.payload_is_text, told.message_expiry_s), (true, Some(60)));
         assert_eq!((told.response_topic, told.correlation_data), (Some("replies/1"), Some(&b"\x00\x01"[..])));
         assert_eq!(told.content_type, publish.properties.content_type);
-        let mut pairs: Vec<_> = told.user.iter().collect();
-        pairs.sort_unstable();
-        assert_eq!(pairs, [("amqp.subject", "reading"), ("unit", "C"), ("unit", "F")]);
+        assert_eq!(told.user.iter().collect::<Vec<_>>(), sent);
     }
 }

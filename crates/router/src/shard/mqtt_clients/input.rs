@@ -8,7 +8,7 @@ use enmasse_amqp::types::{Attach, Error, Outcome, condition};
 use enmasse_mqtt::codec::{PacketId, PropertyId, ReasonCode};
 use enmasse_mqtt::connection::{Closed, ClosedBy, Event};
 
-use crate::core::Ending;
+use crate::core::{AddressKind, Ending};
 use crate::plan::Operation;
 use crate::shard::conn::{Anonymous, Link};
 use crate::shard::credit_window::CreditWindow;
@@ -209,11 +209,15 @@ impl Shard {
         self.finished(id, Mqtt::error_of(closed), ending);
     }
 
-    /// The client has acknowledged a delivery. A refusal is its outcome, too. With QoS 2 PUBREC has
-    /// the outcome, and PUBCOMP ends what counts against the client's receive maximum [5: 4.9].
+    /// The client has acknowledged a delivery. A refusal is its outcome, too, except at a topic: a
+    /// rejected message may be delivered again, and what a subscriber refused must not be
+    /// [5: 4.4.0-2, 4.8.2-6]. With QoS 2 PUBREC has the outcome, and PUBCOMP ends what counts against
+    /// the client's receive maximum [5: 4.9].
     pub(super) fn acknowledged(&mut self, id: ConnId, packet_id: PacketId, code: ReasonCode, text: &str) {
-        if let Some((_, token, _)) = self.mqtt(id).and_then(|mqtt| mqtt.unacknowledged.remove(&packet_id)) {
-            let outcome = if code.is_error() {
+        let Some(mqtt) = self.mqtt(id) else { return };
+        if let Some((link, token, _)) = mqtt.unacknowledged.remove(&packet_id) {
+            let is_topic = mqtt.link(link).is_some_and(|link| link.entry.kind == AddressKind::Topic);
+            let outcome = if code.is_error() && !is_topic {
                 let what = format!("the client answered {code:?} {text}");
                 Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, what.trim_end()))))
             } else {
