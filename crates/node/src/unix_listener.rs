@@ -18,7 +18,6 @@ const MODE: u32 = 0o660;
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    address: SockAddr,
     /// device and inode, which another file may have once this one is removed
     identity: (u64, u64),
 }
@@ -27,7 +26,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity_of(&self.path).is_ok_and(|identity| identity == self.identity) {
             // A file that stays is replaced at the next start.
-            let _ = remove_stale(&self.path, &self.address);
+            let _ = remove_stale(&self.path);
         }
     }
 }
@@ -39,13 +38,13 @@ impl Drop for SocketFile {
 /// `Socket` if another process listens there, another file is there, or the system refuses it.
 pub(crate) fn bind(path: &Path, backlog: i32) -> Result<(UnixListener, SocketFile), NodeError> {
     let failed = |reason: String| NodeError::Socket { path: path.to_owned(), reason };
+    remove_stale(path).map_err(failed)?;
     let address = SockAddr::unix(path).map_err(|error| failed(error.to_string()))?;
-    remove_stale(path, &address).map_err(failed)?;
     let bind = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address)?;
-        let file = SocketFile { path: path.to_owned(), address: address.clone(), identity: identity_of(path)? };
+        let file = SocketFile { path: path.to_owned(), identity: identity_of(path)? };
         fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
         socket.listen(backlog)?;
         Ok((UnixListener::from_std(socket.into()), file))
@@ -54,7 +53,7 @@ pub(crate) fn bind(path: &Path, backlog: i32) -> Result<(UnixListener, SocketFil
 }
 
 /// Removes the file at `path` if it is a socket without a listener.
-fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
+fn remove_stale(path: &Path) -> Result<(), String> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -65,7 +64,7 @@ fn remove_stale(path: &Path, address: &SockAddr) -> Result<(), String> {
     }
     let attempt = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {
         socket.set_nonblocking(true)?;
-        socket.connect(address)
+        socket.connect(&SockAddr::unix(path)?)
     });
     match attempt {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
