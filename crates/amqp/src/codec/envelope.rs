@@ -22,6 +22,8 @@ const DELIVERY_TIME: &str = "x-opt-delivery-time";
 const DELIVERY_DELAY: &str = "x-opt-delivery-delay";
 /// Annotation: the sequence number that the producer assigned.
 const PRODUCER_SEQUENCE: &str = "x-opt-producer-sequence";
+/// Annotation: whether the message is to be kept as the retained one of its topic.
+const RETAIN_MESSAGE: &str = "x-opt-retain-message";
 /// Annotation: the target partition of a stream.
 const PARTITION: &str = "x-opt-partition";
 
@@ -49,6 +51,8 @@ pub struct Envelope<'a> {
     pub producer_sequence: Option<u64>,
     /// the target partition
     pub partition: Option<u32>,
+    /// whether it is to be kept as the retained message of its topic, encoded
+    pub retain: Option<&'a [u8]>,
 }
 
 /// Reads the parts of `message`, which is complete, that a store needs.
@@ -80,7 +84,7 @@ fn broken(broken: Broken) -> DecodeError {
     DecodeError::new(condition::DECODE_ERROR, what.to_owned())
 }
 
-fn read_annotations(reader: &mut Reader<'_>, envelope: &mut Envelope<'_>) -> Result<(), DecodeError> {
+fn read_annotations<'a>(reader: &mut Reader<'a>, envelope: &mut Envelope<'a>) -> Result<(), DecodeError> {
     let faulty = |fault: Fault| fault.on("message-annotations", "");
     if reader.null() {
         return Ok(());
@@ -94,7 +98,8 @@ fn read_annotations(reader: &mut Reader<'_>, envelope: &mut Envelope<'_>) -> Res
                 ""
             }
         };
-        let mut value = Reader::new(entries.skip().map_err(faulty)?);
+        let encoded = entries.skip().map_err(faulty)?;
+        let mut value = Reader::new(encoded);
         let wrong = |fault: Fault, field| fault.on("message-annotations", field);
         match key {
             DELIVERY_TIME => {
@@ -107,6 +112,7 @@ fn read_annotations(reader: &mut Reader<'_>, envelope: &mut Envelope<'_>) -> Res
             PRODUCER_SEQUENCE => {
                 envelope.producer_sequence = Some(value.ulong().map_err(|f| wrong(f, PRODUCER_SEQUENCE))?);
             }
+            RETAIN_MESSAGE => envelope.retain = Some(encoded),
             PARTITION => envelope.partition = Some(value.uint().map_err(|f| wrong(f, PARTITION))?),
             _ => {}
         }

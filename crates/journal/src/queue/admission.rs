@@ -86,7 +86,10 @@ impl Queue {
             Full::Block => None,
             Full::Reject | Full::DropOldest if is_larger => Some(Refusal::LargerThanQueue(bytes)),
             Full::DropOldest => None,
-            Full::Reject | Full::Strict => self.excess(head.size_bytes),
+            Full::Reject | Full::Strict => match self.replaced_bytes(head) {
+                Some(freed) => self.excess_bytes(head.size_bytes, freed),
+                None => self.excess(head.size_bytes),
+            },
         }
     }
 
@@ -98,8 +101,14 @@ impl Queue {
         if self.len() as u64 >= limits.messages {
             return Some(Refusal::Messages(limits.messages));
         }
-        let bytes = self.bytes.saturating_add(u64::from(size_bytes));
-        (bytes > limits.bytes && !self.is_empty()).then_some(Refusal::Bytes(limits.bytes))
+        self.excess_bytes(size_bytes, 0)
+    }
+
+    /// The same for the bound in bytes alone, of which `freed` leave with the message's arrival.
+    fn excess_bytes(&self, size_bytes: u32, freed: u32) -> Option<Refusal> {
+        let most = self.settings.limits.bytes;
+        let bytes = self.bytes.saturating_add(u64::from(size_bytes)).saturating_sub(u64::from(freed));
+        (bytes > most && !self.is_empty()).then_some(Refusal::Bytes(most))
     }
 
     /// Commits an offered message, whose body is at `place`, for the journal or a transaction. It

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::Queue;
 use super::effect::{Cause, Effect};
 use super::entry::{Mark, State};
+use super::head::Head;
 use super::settings::Full;
 
 /// The newest message of each key.
@@ -55,6 +56,14 @@ impl LastValues {
 }
 
 impl Queue {
+    /// Bytes of the available message that a new one replaces at once: its arrival makes the queue
+    /// no longer, so a full queue takes it. Until it is committed both count.
+    pub(super) fn replaced_bytes(&self, head: &Head) -> Option<u32> {
+        let key = head.key.filter(|_| self.settings.last_value && head.due.is_none())?;
+        let newest = self.index.get(*self.values.newest.get(&key)?)?;
+        matches!(newest.state(), State::Waiting | State::Delayed).then_some(newest.size)
+    }
+
     /// Removes older messages when a message becomes available for the first time.
     #[inline]
     pub(super) fn make_room(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {

@@ -147,6 +147,25 @@ fn a_last_value_queue_keeps_the_newest_of_each_key() {
 }
 
 #[test]
+fn full_last_value_queue_takes_a_message_that_replaces_another() {
+    let mut world = World::new(Settings { last_value: true, ..limited(2, 250, Full::Reject) });
+    let of_key = |key| Head { key: Some(key), ..plain() };
+    for key in [1, 2] {
+        world.put(&of_key(key));
+    }
+    assert_eq!(world.queue.refusal(&of_key(3)), Some(Refusal::Messages(2)));
+    world.put(&of_key(1));
+    assert_eq!((world.removed(Cause::Replaced), world.queue.len()), (vec![0], 2));
+    let larger = Head { size_bytes: 151, ..of_key(1) };
+    assert_eq!(world.queue.refusal(&larger), Some(Refusal::Bytes(250)), "both together are too large");
+    let later = Head { due: Some(world.now + 1000), ..of_key(1) };
+    assert_eq!(world.queue.refusal(&later), Some(Refusal::Messages(2)), "the other one stays until then");
+    let consumer = world.consumer(Consume::default());
+    assert_eq!(world.take(consumer), Some(1));
+    assert_eq!(world.queue.refusal(&of_key(2)), Some(Refusal::Messages(2)), "a consumer holds the other one");
+}
+
+#[test]
 fn last_offered_message_of_a_key_replaces_the_others() {
     let mut world = World::new(Settings { last_value: true, ..Settings::default() });
     let head = Head { key: Some(1), ..plain() };

@@ -79,16 +79,24 @@ impl Naive {
     pub(crate) fn is_full(&self, head: &Head) -> bool {
         let limits = &self.settings.limits;
         let size_bytes = u64::from(head.size_bytes);
+        let replaced = self.replaced(head).map(|message| u64::from(message.record.size_bytes));
+        let too_many = replaced.is_none() && self.messages.len() as u64 >= limits.messages;
+        let over = self.bytes() + size_bytes - replaced.unwrap_or(0) > limits.bytes;
         match self.settings.full {
             Full::Block => false,
             Full::DropOldest => size_bytes > limits.bytes,
-            Full::Reject => self.messages.len() as u64 >= limits.messages || self.bytes() + size_bytes > limits.bytes,
+            Full::Reject => too_many || over || size_bytes > limits.bytes,
             // One that is alone may be larger.
-            Full::Strict => {
-                let over = self.bytes() + size_bytes > limits.bytes && !self.messages.is_empty();
-                self.messages.len() as u64 >= limits.messages || over
-            }
+            Full::Strict => too_many || over && !self.messages.is_empty(),
         }
+    }
+
+    /// The message that leaves a last-value queue when a new one arrives.
+    fn replaced(&self, head: &Head) -> Option<&Message> {
+        let key = head.key.filter(|_| self.settings.last_value && head.due.is_none())?;
+        let newest = self.newest.get(&key)?;
+        let waits = |message: &&Message| matches!(message.state, State::Waiting | State::Delayed);
+        self.messages.iter().find(|message| message.seq == *newest).filter(waits)
     }
 
     pub(crate) fn offered(&mut self, record: Record) {
