@@ -134,6 +134,23 @@ pub fn find_to(message: &[u8]) -> Result<Option<&str>, Broken> {
     Ok(None)
 }
 
+/// Whether the body of a message has no content: no or empty data (3.2.6), or a value (3.2.8) that
+/// is null or an empty binary, string or symbol.
+#[must_use]
+pub fn has_empty_body(message: &[u8]) -> bool {
+    let is_empty = |value| match scalar(value) {
+        Ok(Scalar::Null) => true,
+        Ok(Scalar::Binary(bytes)) => bytes.is_empty(),
+        Ok(Scalar::Text(text) | Scalar::Symbol(text)) => text.is_empty(),
+        _ => false,
+    };
+    sections(message).all(|section| match section {
+        Ok(Section { code: descriptor::DATA | descriptor::AMQP_VALUE, value, .. }) => is_empty(value),
+        Ok(section) => section.code != descriptor::AMQP_SEQUENCE,
+        Err(_) => false,
+    })
+}
+
 /// The third field of the properties section (3.2.4).
 fn properties_to(properties: &[u8]) -> Result<Option<&str>, Fault> {
     let (count, mut fields) = Reader::new(properties).list()?;

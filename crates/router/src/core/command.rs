@@ -213,7 +213,8 @@ wire_structs! {
     PacketFlow { flow, id }
     AddressDescription { depth, consumers, producers, partitions }
     Consuming {
-        selector, browses, priority, exclusive, no_local, subscribing, name, start, partition, settled, resume
+        selector, browses, priority, exclusive, no_local, subscribing, name, start, partition, settled, retained,
+        resume
     }
 }
 

@@ -85,6 +85,9 @@ pub struct Consuming {
     pub partition: Option<u32>,
     /// all deliveries to it are sent settled
     pub settled: bool,
+    /// at the queue of retained messages: the topics whose messages it requests. It gets those that
+    /// the queue has when it attaches
+    pub retained: Option<Filter>,
     /// set if its link can be resumed
     pub resume: Option<Box<Resume>>,
 }

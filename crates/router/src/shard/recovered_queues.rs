@@ -184,7 +184,7 @@ impl RecoveredQueues {
         let known = kept.map(|kept| kept.opened_queue(entry, storage)).collect();
         StoredAddressChange::Topic(
             entry.declared(),
-            Box::new(opened.with_targets(dead_letter, expiry).with_known(known)),
+            Box::new(opened.with_targets(dead_letter, expiry).with_retained(retained_of(entry, next)).with_known(known)),
         )
     }
 
@@ -249,7 +249,8 @@ impl RecoveredQueues {
     }
 }
 
-/// Unchanged addresses whose dead letter address, expiry address or topic is a new address now.
+/// Unchanged addresses whose dead letter address, expiry address, topic or queue of retained messages
+/// is a new address now.
 fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
     let added: HashSet<AddressKey> =
         diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.key).collect();
@@ -258,7 +259,8 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
     stored.filter(move |entry| {
         let Some(storage) = entry.storage.as_ref() else { return false };
         let (dead_letter, expiry) = targets(entry, storage, next);
-        let named = [dead_letter, expiry, topic_of(entry, storage, next)];
+        let retained = (entry.kind == AddressKind::Topic).then(|| retained_of(entry, next)).flatten();
+        let named = [dead_letter, expiry, topic_of(entry, storage, next), retained];
         let names_added = named.into_iter().flatten().any(|key| added.contains(&key));
         !added.contains(&entry.key) && !notified.contains(&entry.key) && names_added
     })
@@ -271,6 +273,13 @@ fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<Ad
         (found.kind == AddressKind::Queue).then_some(found.key)
     };
     (find(&storage.dead_letter), find(&storage.expiry))
+}
+
+/// The queue with the retained messages of a topic's address space. The records of its sessions are
+/// not retained.
+fn retained_of(topic: &AddressEntry, table: &Table) -> Option<AddressKey> {
+    let store = table.space(topic.space)?.mqtt()?;
+    (store.sessions.key != topic.key).then_some(store.retained.key)
 }
 
 /// The topic of a subscription, if it is declared.

@@ -98,6 +98,7 @@ impl Terms {
             start,
             partition,
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            retained: None,
         };
         if let Some(topic) = topic.filter(|_| requested.is_named()) {
             if entries.len() > 1 {

@@ -7,6 +7,7 @@ use super::super::arena::Key;
 use super::super::arriving::{Arriving, PendingDuplicate, WholeBody, read, refused};
 use super::super::message::SettlementTarget;
 use super::super::storage::{Commit, Completion};
+use super::super::transactions::PostingTreatment;
 use super::super::{Links, Router};
 
 impl Router {
@@ -24,7 +25,9 @@ impl Router {
         }
         // The head is used by reference: it is too large to move.
         match &self.head_for_queue(from, arriving.message_format, body) {
-            Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
+            Ok(head) if arriving.transaction.is_some() => {
+                self.add_posting(from, arriving, (head, PostingTreatment::Queue, body), links);
+            }
             Ok(head) => self.offer(from, arriving, head, whole, links),
             Err(error) => self.refuse(from, arriving, error.clone(), links),
         }

@@ -466,7 +466,7 @@ impl Router {
         (head.ttl_ms, head.absolute_expiry, head.message_id) = (None, item.expires, None);
         head.due = due(item, body);
         let audience = self.audience_of(target);
-        let posted = self.post(&audience, &head, &changed);
+        let posted = self.post(&audience, &head, &changed, None);
         let posted = posted.map_err(|refusal| Some(Failed::Full(refusal.to_string())))?;
         if posted.is_empty() {
             return Err(Some(Failed::Full("no subscription of the topic wants it".to_owned())));

@@ -153,7 +153,7 @@ impl Queue {
             key: key.pack(),
             name: consuming.name,
             priority: consuming.priority,
-            selects: consuming.selector.is_some(),
+            selects: consuming.selector.is_some() || consuming.retained.is_some(),
             browses: consuming.browses,
             exclusive: consuming.exclusive,
         })
@@ -238,10 +238,11 @@ impl Router {
     pub(super) fn attach_to_queue(&mut self, at: Key, key: Key, mut consuming: Consuming, links: &mut impl Links) {
         let resume = consuming.resume.take();
         let attachment = self.consumers[key].attachment;
+        let next = self.addresses.queue(at).opened.messages.next_seq();
         match self.addresses.queue_mut(at).attach(key, &consuming) {
             Ok(id) => {
                 let consumer = &mut self.consumers[key];
-                (consumer.in_queue, consumer.selection) = (Some(id), MessageSelection::of(consuming));
+                (consumer.in_queue, consumer.selection) = (Some(id), MessageSelection::of(consuming, next));
             }
             Err(refused) => return self.refuse_attachment(attachment, refusal(&refused), links),
         }

@@ -1,7 +1,6 @@
 //! Message selection: consumers with selectors, and browsers.
 
 use enmasse_amqp::codec::envelope::{Changes, put_changed};
-use enmasse_amqp::selector::Subject;
 use enmasse_amqp::types::Fields;
 use enmasse_journal::queue::{ConsumerId, Item, Next, Seq, State, Verdict};
 
@@ -22,7 +21,7 @@ pub(in crate::core) fn changes<'a>(item: &Item, annotations: Option<&'a Fields>,
 }
 
 impl Router {
-    /// The next message for a consumer, filtered by its selector.
+    /// The next message for a consumer, filtered by its selection.
     #[inline]
     pub(in crate::core) fn next_for(&mut self, at: Key, id: ConsumerId, to: Key) -> Next {
         let now_ms = self.now_ms;
@@ -30,10 +29,15 @@ impl Router {
         // It has gone, and the queue forgets it.
         let Some(selection) = self.consumers.get(to).map(|consumer| &consumer.selection) else { return Next::Nothing };
         let messages = &mut queue.opened.messages;
-        let Some(selector) = selection.selector.as_deref() else { return messages.next(now_ms, id, |_| Verdict::Yes) };
+        if selection.takes_all() {
+            return messages.next(now_ms, id, |_| Verdict::Yes);
+        }
         let on_disk = queue.opened.log.is_some();
         let (bodies, changed, scratch) = (&self.storage.bodies, &queue.changed, &mut self.scratch.bytes);
         messages.next(now_ms, id, |item| {
+            if !selection.may_take(item) {
+                return Verdict::No;
+            }
             let Some(body) = bodies.get(item.place, on_disk) else {
                 // A damaged message is assigned, so that the dispatch counts and removes it.
                 return match on_disk && bodies.is_damaged(item.place) {
@@ -51,8 +55,7 @@ impl Router {
                 }
                 None => body,
             };
-            let subject = Subject::new(message).delivery_count(u32::from(item.failures)).at(now_ms.cast_signed());
-            if selector.selects(&subject) { Verdict::Yes } else { Verdict::No }
+            if selection.takes(message, item, now_ms) { Verdict::Yes } else { Verdict::No }
         })
     }
 

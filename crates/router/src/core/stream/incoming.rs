@@ -11,6 +11,7 @@ use super::super::arena::Key;
 use super::super::arriving::{Arriving, PendingDuplicate, refused};
 use super::super::message::SettlementTarget;
 use super::super::storage::KeptPacketId;
+use super::super::transactions::PostingTreatment;
 use super::super::{Links, Router};
 use super::Stream;
 
@@ -148,7 +149,7 @@ impl Router {
         }
         let size_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let head = &Head { size_bytes, ..Head::default() };
-        self.add_posting(from, arriving, (head, Some(place), body), links);
+        self.add_posting(from, arriving, (head, PostingTreatment::Stream(place), body), links);
     }
 
     /// Whether a message of a transaction is new in its partition. None of its partition is in

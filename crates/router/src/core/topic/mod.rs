@@ -6,6 +6,7 @@
 //! one subscription refuses the message (`onFull: reject`), none stores it.
 
 mod filter_tree;
+mod retained;
 mod subscription;
 
 use std::collections::BTreeSet;
@@ -21,9 +22,11 @@ use super::arena::Key;
 use super::arriving::{Arriving, read, refused};
 use super::queue::temporary_settings;
 use super::storage::{Commit, CommitNote, Completion};
+use super::transactions::PostingTreatment;
 use super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
 
 use filter_tree::FilterTree;
+pub(super) use retained::{Retaining, Retention};
 pub(super) use subscription::Subscriptions;
 
 /// The state of a topic in addition to that of every address.
@@ -39,6 +42,8 @@ pub struct OpenTopic {
     pub(in crate::core) dead_letter: Option<AddressKey>,
     /// the address for their expired messages
     pub(in crate::core) expiry: Option<AddressKey>,
+    /// the queue of retained messages of its address space
+    pub(in crate::core) retained: Option<AddressKey>,
     /// subscriptions recovered from the log
     known: Vec<OpenQueue>,
 }
@@ -47,13 +52,21 @@ impl OpenTopic {
     /// A topic without subscriptions.
     #[must_use]
     pub fn new(name: Arc<str>, settings: Settings, on_disk: bool) -> Self {
-        Self { name, settings, on_disk, dead_letter: None, expiry: None, known: Vec::new() }
+        Self { name, settings, on_disk, dead_letter: None, expiry: None, retained: None, known: Vec::new() }
     }
 
     /// Sets the dead-letter and expiry addresses.
     #[must_use]
     pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
         (self.dead_letter, self.expiry) = (dead_letter, expiry);
+        self
+    }
+
+    /// Sets the queue that keeps the retained messages of the address space; `None`: a message is
+    /// not retained.
+    #[must_use]
+    pub fn with_retained(mut self, retained: Option<AddressKey>) -> Self {
+        self.retained = retained;
         self
     }
 
@@ -173,25 +186,40 @@ impl Router {
         links: &mut impl Links,
     ) {
         match &self.head_for_topic(from, arriving.message_format, body) {
-            Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
-            Ok(head) => self.publish(from, arriving, head, body, links),
+            Ok((head, retention)) if arriving.transaction.is_some() => {
+                let treatment = PostingTreatment::Topic(*retention);
+                self.add_posting(from, arriving, (head, treatment, body), links);
+            }
+            Ok((head, retention)) => self.publish(from, arriving, (head, *retention, body), links),
             Err(error) => self.refuse(from, arriving, error.clone(), links),
         }
     }
 
-    /// The properties of a message that any subscription may need.
-    fn head_for_topic(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
+    /// The properties of a message that any subscription may need, and whether it is retained.
+    fn head_for_topic(
+        &self,
+        from: Key,
+        message_format: u32,
+        body: &[u8],
+    ) -> Result<(Head, Option<Retention>), Error> {
         let envelope = &read(message_format, body)?;
+        let retention = self.retention(from, envelope, body)?;
         let producer_name = self.producers[from].producer_name.as_deref();
         let message_id = envelope.message_id.map(|id| self.storage.digests.long(id));
-        Ok(Head { message_id, ..self.head_of_envelope(envelope, body.len(), producer_name) })
+        Ok((Head { message_id, ..self.head_of_envelope(envelope, body.len(), producer_name) }, retention))
     }
 
     /// Publishes a message to the subscriptions of its topic.
-    fn publish(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
+    fn publish(
+        &mut self,
+        from: Key,
+        arriving: &Arriving,
+        (head, retention, body): (&Head, Option<Retention>, &[u8]),
+        links: &mut impl Links,
+    ) {
         let (at, settlement) = (self.producers[from].address, arriving.settlement);
         let audience = self.audience_by_name(from);
-        let posted = self.post(&audience, head, body);
+        let posted = self.post(&audience, head, body, self.retaining(at, retention));
         self.producers[from].audience = audience;
         let posted = match posted {
             Ok(posted) => posted,
@@ -251,42 +279,24 @@ impl Router {
         }
     }
 
-    /// Lets every matching queue of `audience` admit a message: all of them, or none if one refuses
-    /// it. [`Router::store_posted`] must follow.
-    pub(in crate::core) fn post(&mut self, audience: &[Key], head: &Head, body: &[u8]) -> Result<Posted, Refusal> {
+    /// Lets every matching queue of `audience` admit a message, and the queue that retains it: all
+    /// of them, or none if one refuses it. [`Router::store_posted`] must follow.
+    pub(in crate::core) fn post(
+        &mut self,
+        audience: &[Key],
+        head: &Head,
+        body: &[u8],
+        retaining: Option<Retaining>,
+    ) -> Result<Posted, Refusal> {
         let now_ms = self.now_ms;
         // Numbered producers exist for queues and streams only.
         let head = &Head { producer: None, ..*head };
-        let subject = Subject::new(body).delivery_count(u32::from(head.delivery_count)).at(now_ms.cast_signed());
-        let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
-        let mut wanted: SmallVec<[Key; 4]> = SmallVec::new();
-        for key in audience.iter().copied() {
-            let queue = self.addresses.queue(key);
-            let selector = queue.subscription.as_ref().and_then(|subscription| subscription.selector.as_deref());
-            if selector.is_some_and(|selector| !selector.selects(&subject)) {
-                continue;
-            }
-            if queue.is_slow() {
-                missed.push(key);
-                continue;
-            }
-            match queue.opened.messages.refusal(head) {
-                // The platform sets the bound of a link-scoped subscription: one message always
-                // fits.
-                Some(Refusal::LargerThanQueue(_)) if queue.is_link_scoped() => {}
-                Some(refusal) => return Err(refusal),
-                None => {}
-            }
-            wanted.push(key);
-        }
+        let (wanted, missed) = self.wanted(audience, head, body, retaining)?;
         let mut posted = Posted { missed: missed.len(), ..Posted::default() };
         missed.into_iter().for_each(|key| self.addresses[key].stats.dropped += 1);
         for key in wanted {
+            let head = self.head_in(key, head, body, retaining);
             let queue = self.addresses.queue_mut(key);
-            let mut head = *head;
-            if let Some(property) = queue.opened.last_value_key.as_deref() {
-                head.key = self.storage.digests.property(body, property);
-            }
             let messages = &mut queue.opened.messages;
             let admitted = match messages.refusal(&head) {
                 // Only a link-scoped subscription gets here, where one message always fits.
@@ -302,6 +312,56 @@ impl Router {
             }
         }
         Ok(posted)
+    }
+
+    /// The queues that store a message, and the slow subscriptions that miss it; or why one of them
+    /// refuses it.
+    fn wanted(
+        &self,
+        audience: &[Key],
+        head: &Head,
+        body: &[u8],
+        retaining: Option<Retaining>,
+    ) -> Result<(SmallVec<[Key; 4]>, SmallVec<[Key; 2]>), Refusal> {
+        let subject = Subject::new(body).delivery_count(u32::from(head.delivery_count)).at(self.now_ms.cast_signed());
+        let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
+        let mut wanted: SmallVec<[Key; 4]> = SmallVec::new();
+        for key in audience.iter().copied().chain(retaining.map(|retaining| retaining.queue)) {
+            let queue = self.addresses.queue(key);
+            let selector = queue.subscription.as_ref().and_then(|subscription| subscription.selector.as_deref());
+            if selector.is_some_and(|selector| !selector.selects(&subject)) {
+                continue;
+            }
+            if queue.is_slow() {
+                missed.push(key);
+                continue;
+            }
+            let refusal = match queue.opened.last_value_key {
+                Some(_) => queue.opened.messages.refusal(&self.head_in(key, head, body, retaining)),
+                None => queue.opened.messages.refusal(head),
+            };
+            match refusal {
+                // The platform sets the bound of a link-scoped subscription: one message always
+                // fits.
+                Some(Refusal::LargerThanQueue(_)) if queue.is_link_scoped() => {}
+                Some(refusal) => return Err(refusal),
+                None => {}
+            }
+            wanted.push(key);
+        }
+        Ok((wanted, missed))
+    }
+
+    /// The head of a message in one of its queues.
+    fn head_in(&self, at: Key, head: &Head, body: &[u8], retaining: Option<Retaining>) -> Head {
+        let mut head = *head;
+        if let Some(property) = self.addresses.queue(at).opened.last_value_key.as_deref() {
+            head.key = self.storage.digests.property(body, property);
+        }
+        if let Some(retaining) = retaining.filter(|retaining| retaining.queue == at) {
+            retaining.limit_time(&mut head);
+        }
+        head
     }
 
     /// Stores a message in the queues that admitted it. Returns whether the log stores it, in one

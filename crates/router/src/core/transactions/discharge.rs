@@ -21,7 +21,7 @@ use super::super::stream::PartitionIdentity;
 use super::super::topic::Posted;
 use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router, ToLink, TransactionId};
-use super::{Posting, Retirement, Transaction, rolled_back, unknown};
+use super::{Posting, PostingTreatment, Retirement, Transaction, rolled_back, unknown};
 
 /// Bound of the targets on disk of one commit, one for each message and queue: a commit is one
 /// group of the log.
@@ -178,7 +178,7 @@ impl Router {
         let unlogged = offered.iter().filter(unlogged).map(|offered| offered.at).collect();
         let mut partitions = BTreeSet::new();
         for Offered { posting, at, place, .. } in &offered {
-            let Some((number, _)) = posting.place else { continue };
+            let PostingTreatment::Stream((number, _)) = posting.treatment else { continue };
             partitions.insert((*at, number));
             if let Some(place) = place {
                 self.gather_posted(*at, *place, posting.name.as_deref(), &posting.body);
@@ -254,18 +254,19 @@ impl Router {
     fn offer_one<'a>(&mut self, posting: &'a Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Offered<'a>, Error> {
         let at = self.by_key.get(&posting.address).copied();
         let at = at.ok_or_else(address_deleted)?;
-        match (&self.addresses[at].treatment, posting.place) {
-            (Treatment::Stream(_), Some(place)) => {
+        match (&self.addresses[at].treatment, posting.treatment) {
+            (Treatment::Stream(_), PostingTreatment::Stream(place)) => {
                 let place = self.offer_to_stream(at, place)?.then_some(place);
                 Ok(Offered { posting, at, posted: Posted::default(), place })
             }
-            (Treatment::Topic(_), None) => {
+            (Treatment::Topic(_), PostingTreatment::Topic(retention)) => {
                 let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
-                let posted = self.post(&audience, &posting.head, &posting.body).map_err(refused)?;
+                let posted = self.post(&audience, &posting.head, &posting.body, self.retaining(at, retention));
+                let posted = posted.map_err(refused)?;
                 self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
                 Ok(Offered { posting, at, posted, place: None })
             }
-            (Treatment::Queue(_), None) => {
+            (Treatment::Queue(_), PostingTreatment::Queue) => {
                 let posted = self.offer_to_queue(at, posting, firsts)?;
                 Ok(Offered { posting, at, posted, place: None })
             }

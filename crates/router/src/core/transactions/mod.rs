@@ -22,6 +22,7 @@ use super::outcome::Retiring;
 use super::received::{Account, Received, share_used_up};
 use super::storage::LaneId;
 use super::stream::PartitionIdentity;
+use super::topic::Retention;
 use super::{AddressKey, Ending, Links, Origin, Router, ToLink, TransactionId, home_of_token};
 use discharge::Committing;
 
@@ -132,11 +133,20 @@ pub(in crate::core) struct Posting {
     /// the full name that it was sent to, for addresses with filters
     pub(in crate::core) name: Option<Arc<str>>,
     pub(in crate::core) head: Head,
-    /// of a message for a stream: its partition and identity there
-    pub(in crate::core) place: Option<PartitionIdentity>,
+    pub(in crate::core) treatment: PostingTreatment,
     /// its origin, at a topic
     pub(in crate::core) origin: Option<Arc<Origin>>,
     pub(in crate::core) body: Box<[u8]>,
+}
+
+/// How the kind of its address treats a posting.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) enum PostingTreatment {
+    Queue,
+    /// what it does to the retained message of its topic
+    Topic(Option<Retention>),
+    /// its partition and identity there
+    Stream(PartitionIdentity),
 }
 
 /// The pending outcome of a delivery.
@@ -262,7 +272,7 @@ impl Router {
         &mut self,
         from: Key,
         arriving: &Arriving,
-        (head, place, body): (&Head, Option<PartitionIdentity>, &[u8]),
+        (head, treatment, body): (&Head, PostingTreatment, &[u8]),
         links: &mut impl Links,
     ) {
         let id = arriving.transaction.unwrap_or(TransactionId::NONE);
@@ -283,8 +293,10 @@ impl Router {
         if let Some(error) = transaction.refusal_of(body.len(), account, &self.received) {
             return self.refuse(from, arriving, error, links);
         }
-        transaction.partitions.extend(place.map(|(number, _)| (key, number)));
-        transaction.postings.push(Posting { address: key, name, head: *head, place, origin, body: body.into() });
+        if let PostingTreatment::Stream((number, _)) = treatment {
+            transaction.partitions.insert((key, number));
+        }
+        transaction.postings.push(Posting { address: key, name, head: *head, treatment, origin, body: body.into() });
         transaction.hold(body.len() + size_of::<Posting>(), account, &mut self.received);
         if let SettlementTarget::Producer { attachment, delivery_id } = arriving.settlement {
             links.send(ToLink::Provisional {
