@@ -103,7 +103,7 @@ impl Shard {
                 // A new stream is read from the start that the link requested.
                 let role = AttachmentRole::Consumer { filter: filter(&entry, &name), consuming };
                 self.attach_link(attachment, home, &entry, role);
-                self.attachment_credit(attachment, credit, false);
+                self.credit(id, link, credit, false);
             }
         }
     }

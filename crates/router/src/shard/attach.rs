@@ -165,6 +165,7 @@ impl Shard {
         attach: &Attach,
         entries: &[Arc<AddressEntry>],
     ) -> Result<Option<Terms>, Error> {
+        let retained = self.retained_request(id, attach, entries)?;
         if !entries.iter().any(|entry| entry.kind.stores()) {
             return Ok(None);
         }
@@ -174,6 +175,9 @@ impl Shard {
         if let (Some(subscribing), Some((_, rights))) = (terms.consuming.subscribing.as_deref_mut(), &conn.access) {
             let rights = rights.clone();
             subscribing.allowed = Some(Filter::new(move |name| rights.may(Operation::Recv, name)));
+        }
+        if let Some((queue, filter)) = retained {
+            terms.request_retained(queue, filter);
         }
         Ok(Some(terms))
     }
@@ -296,8 +300,9 @@ impl Shard {
             Some(resume) => resuming::answer(&mut reply, attach.role, resume),
             None => settle_first(&mut reply, attach.role, conn.insists_on_settle_mode),
         }
-        conn.attaching =
-            Some(Box::new(Attaching { link, name: name.into(), reply, waits_for: places.len(), refusal: None }));
+        let greets = terms.as_ref().is_some_and(|terms| terms.retained.is_some());
+        let waits_for = places.len() + usize::from(greets);
+        conn.attaching = Some(Box::new(Attaching { link, name: name.into(), reply, waits_for, refusal: None }));
         for (entry, (attachment, home)) in entries.iter().zip(places) {
             let role = match attach.role {
                 Role::Sender => {
@@ -313,6 +318,7 @@ impl Shard {
             };
             self.attach_link(attachment, home, entry, role);
         }
+        self.attach_greeting(id, link, name, terms.as_ref());
     }
 
     /// Attaches a link without a source (3.5.3), which requests the durable subscription of its

@@ -3,6 +3,7 @@
 //! slot is reused only after the last command of that shard: deliveries that arrive before are
 //! returned.
 
+use super::greeting::Greeting;
 use crate::core::{AddressKey, AddressKind, AttachmentId, Declared, Hold};
 
 /// An attachment on the shard that owns its link.
@@ -43,6 +44,8 @@ pub(super) struct Attachment {
     pub(super) detaching: bool,
     /// its link ends: this consumer attachment is stalled permanently
     pub(super) leaving: bool,
+    /// it reads retained messages, before the other attachments of its link get credit
+    pub(super) greeting: Option<Greeting>,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +93,7 @@ impl Attachments {
             waits_for_room: false,
             detaching: false,
             leaving: false,
+            greeting: None,
         });
         AttachmentId { shard: self.shard, generation: slot.generation, index }
     }

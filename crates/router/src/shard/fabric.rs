@@ -45,6 +45,8 @@ pub(super) struct Fabric {
     /// connections and links where a long delivery of one address has ended and those of others may
     /// continue
     pub(super) freed: Vec<(u32, u32)>,
+    /// attachments that have answered a read of retained messages, and whether none is left
+    pub(super) greeted: Vec<(AttachmentId, bool)>,
     /// results of discharges of transactions of connections here
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// attachments that returned a delivery and may state their credit again
@@ -80,6 +82,7 @@ impl Fabric {
             too_large: Vec::new(),
             refused: Vec::new(),
             freed: Vec::new(),
+            greeted: Vec::new(),
             discharged: Vec::new(),
             halted: Vec::new(),
             described: Vec::new(),
@@ -131,7 +134,7 @@ impl Fabric {
     pub(super) fn has_deferred_work(&self) -> bool {
         let has_answers = !(self.sent_settled.is_empty() && self.too_large.is_empty());
         let has_commands = !(self.discharged.is_empty() && self.halted.is_empty() && self.described.is_empty());
-        has_answers || has_commands || !self.freed.is_empty() || !self.refused.is_empty()
+        has_answers || has_commands || [self.freed.is_empty(), self.greeted.is_empty(), self.refused.is_empty()].contains(&false)
     }
 
     /// Answers an attach once the homes of all its addresses have answered. The shard reports a
@@ -174,6 +177,18 @@ impl Fabric {
             state.machine.drained(LinkId(link));
             self.mark(conn);
         }
+    }
+
+    /// Answers a drain whose credit was used up by one address of the link.
+    pub(super) fn end_drain(&mut self, conn: u32, link: u32) {
+        let links = self.conns.get(conn as usize).and_then(|state| state.links.get(link as usize));
+        let Some(Link::Consumer { attachments, .. }) = links else { return };
+        for attachment in attachments {
+            if let Some(attachment) = self.attachments.get_mut(*attachment) {
+                attachment.draining = false;
+            }
+        }
+        self.finish_drain(conn, link);
     }
 
     pub(super) fn is_anonymous(&self, attachment: &Attachment) -> bool {
@@ -647,7 +662,11 @@ impl Fabric {
     fn drained(&mut self, consumer: AttachmentId) {
         if let Some(attachment) = self.attachments.get_mut(consumer) {
             let (conn, link) = (attachment.conn, attachment.link);
-            if std::mem::take(&mut attachment.draining) {
+            if let Some(greeting) = &mut attachment.greeting {
+                let ended = greeting.drained(attachment.dispatched, attachment.refusing);
+                let has_parts = self.partial_deliveries.has(consumer);
+                self.greeted.extend(ended.map(|ended| (consumer, ended && !has_parts)));
+            } else if std::mem::take(&mut attachment.draining) {
                 self.finish_drain(conn, link);
             } else {
                 // The drain was cancelled in the meantime, but the home has given up its credit.
@@ -683,6 +702,15 @@ impl Fabric {
             }
             Some(Link::Consumer { attachments, .. }) if attachments.len() > 1 => {
                 attachments.retain(|other| *other != attachment);
+                if gone.greeting.is_some() {
+                    // The others have had no credit before.
+                    for other in attachments {
+                        if let Some(other) = self.attachments.get_mut(*other) {
+                            other.drain |= gone.draining;
+                        }
+                    }
+                    self.freed.push((gone.conn, gone.link));
+                }
                 if gone.sending {
                     self.abort_incoming(gone.conn, gone.link);
                 }

@@ -100,7 +100,7 @@ impl Shard {
         Some(LinkState {
             name: summary.name.to_owned(),
             client_sends,
-            addresses: attached.iter().map(|attachment| attachment.address).collect(),
+            addresses: attached.iter().filter(|it| it.greeting.is_none()).map(|it| it.address).collect(),
             credit: summary.credit,
             deliveries: summary.deliveries,
             unsettled: if client_sends { unanswered } else { summary.unsettled },

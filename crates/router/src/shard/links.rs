@@ -173,12 +173,15 @@ impl Shard {
     }
 
     /// Passes `credit` of a link to its addresses. Each address gets all of it: the first delivery
-    /// uses it, and a later one finds no credit and waits for the next flow.
-    fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
+    /// uses it, and a later one finds no credit and waits for the next flow. While the link reads
+    /// retained messages, only that gets it.
+    pub(super) fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let Some(Link::Consumer { attachments, .. }) = conn.links.get(link.0 as usize) else { return };
         if let [attachment] = attachments[..] {
             self.attachment_credit(attachment, credit, drain);
+        } else if let Some(greeting) = self.greeting_of(attachments) {
+            self.attachment_credit(greeting, credit, drain);
         } else {
             for attachment in attachments.clone() {
                 self.attachment_credit(attachment, credit, drain);
@@ -189,9 +192,13 @@ impl Shard {
     pub(super) fn attachment_credit(&mut self, attachment: AttachmentId, credit: u32, drain: bool) {
         let waits = self.fabric.partial_deliveries.has(attachment) && !self.retry_parts(attachment);
         let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
-        state.drain |= drain;
+        let greets = state.greeting.is_some();
+        state.drain |= drain && !greets;
         if waits || state.refusing || state.leaving {
             return;
+        }
+        if greets {
+            return self.greeting_credit(attachment, credit);
         }
         let drain = std::mem::take(&mut state.drain);
         state.draining |= drain;

@@ -23,6 +23,7 @@ mod dynamic;
 mod errors;
 mod event;
 mod fabric;
+mod greeting;
 mod guesses;
 mod inspection;
 mod link_names;
@@ -600,6 +601,7 @@ impl Shard {
             self.refuse_attaches();
             self.report_pending_outcomes();
             self.resume_freed();
+            self.continue_greetings();
             self.answer_discharges();
             self.restart_halted();
             self.answer_questions();

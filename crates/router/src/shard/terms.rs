@@ -8,6 +8,7 @@
 //! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default
 //!   0
 //! - exclusive: link property `exclusive`: a boolean, or source capability `exclusive`
+//! - retained messages of a topic first: filter `enmasse:retained`, a boolean (`greeting`)
 //! - numbered producer: link property `enmasse:producer`: a string
 //! - stream: the start position and the partition, by the filters `rabbitmq:stream-offset-spec` and
 //!   `enmasse:stream-partition`, with or without descriptors (`docs/contracts.md` 9)
@@ -26,6 +27,8 @@ const EXCLUSIVE: &str = "exclusive";
 const PRODUCER: &str = "enmasse:producer";
 const OFFSET_SPEC: &str = "rabbitmq:stream-offset-spec";
 const PARTITION: &str = "enmasse:stream-partition";
+/// Of a receiver of a topic: it gets the retained messages first (boolean).
+pub(super) const RETAINED: &str = "enmasse:retained";
 const QUEUE: &str = "queue";
 const TOPIC: &str = "topic";
 const COPY: &str = "copy";
@@ -47,6 +50,8 @@ pub(super) struct Terms {
     topic: Option<Topic>,
     /// it reads a stream
     reads: bool,
+    /// the queue of retained messages, if it gets them first
+    pub(super) retained: Option<Arc<AddressEntry>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +115,14 @@ impl Terms {
             consuming.subscribing = Some(Box::new(description.subscribing(topic.space, requested.durable)));
         }
         let topic = topic.map(|_| Topic { requested, copies });
-        Ok(Self { consuming, filters: filters.understood, producer_name: None, topic, reads })
+        Ok(Self { consuming, filters: filters.understood, producer_name: None, topic, reads, retained: None })
+    }
+
+    /// Adds the request for the retained messages in `queue`, and its filter. That is none of the
+    /// subscription, which does not change with it.
+    pub(super) fn request_retained(&mut self, queue: Arc<AddressEntry>, filter: (Symbol, Value)) {
+        self.retained = Some(queue);
+        self.filters.push(filter);
     }
 
     /// Writes the effective settings into the peer's source.
@@ -134,17 +146,34 @@ impl Terms {
     }
 }
 
+/// A filter's name and its value: those of its descriptor, or its key and its value without one.
+fn named((key, value): &(Symbol, Value)) -> (&str, &Value) {
+    match value {
+        Value::Described(pair) => match &pair.0 {
+            Value::Symbol(name) => (name.as_str(), &pair.1),
+            _ => (key.as_str(), &pair.1),
+        },
+        value => (key.as_str(), value),
+    }
+}
+
+/// The filter that requests retained messages, if there is one.
+///
+/// # Errors
+/// `amqp:invalid-field` if it is no boolean.
+pub(super) fn retained_filter(filters: &Fields) -> Result<Option<&(Symbol, Value)>, Error> {
+    let Some(found) = filters.iter().find(|filter| named(filter).0 == RETAINED) else { return Ok(None) };
+    match named(found).1 {
+        Value::Bool(requests) => Ok(requests.then_some(found)),
+        _ => Err(wrong_filter(RETAINED, "a boolean")),
+    }
+}
+
 /// The start position and the partition of a reader. Adds their filters to `understood`.
 fn reading(filters: &Fields, understood: &mut Fields) -> Result<(Start, Option<u32>), Error> {
     let (mut start, mut partition) = (Start::default(), None);
-    for (key, value) in filters {
-        let (name, value_inside) = match value {
-            Value::Described(pair) => match &pair.0 {
-                Value::Symbol(name) => (name.as_str(), &pair.1),
-                _ => (key.as_str(), &pair.1),
-            },
-            value => (key.as_str(), value),
-        };
+    for filter in filters {
+        let (name, value_inside) = named(filter);
         match name {
             OFFSET_SPEC => {
                 start = start_of(value_inside).ok_or_else(|| {
@@ -157,7 +186,7 @@ fn reading(filters: &Fields, understood: &mut Fields) -> Result<(Start, Option<u
             }
             _ => continue,
         }
-        understood.push((key.clone(), value.clone()));
+        understood.push(filter.clone());
     }
     Ok((start, partition))
 }

@@ -248,9 +248,16 @@ impl Router {
         }
         match resume {
             Some(resume) => self.resume_consumer(key, &resume, links),
-            None if self.consumers[key].recalls => self.raise_fence(at, Notice::Attached(attachment)),
+            None if self.waits_for_disk(key) => self.raise_fence(at, Notice::Attached(attachment)),
             None => self.answer_subscriber(at, attachment, links),
         }
+    }
+
+    /// Whether an attach is answered after all earlier messages are on disk: a durable subscription
+    /// may have just begun, and the retained messages are those before a certain one.
+    fn waits_for_disk(&self, key: Key) -> bool {
+        let consumer = &self.consumers[key];
+        consumer.recalls || consumer.selection.retained.is_some()
     }
 
     /// Changes the settings of a stored address.

@@ -303,7 +303,7 @@ impl Router {
         });
     }
 
-    /// Answers the attach of a resumable link after its settlements are on disk.
+    /// Answers an attach that waited until all earlier records are on disk.
     pub(in crate::core) fn answer_resumed(&mut self, attachment: AttachmentId, links: &mut impl Links) {
         match self.attachments.get(attachment) {
             Occupant::Producer(key) => self.answer_sender(key, links),
@@ -311,6 +311,9 @@ impl Router {
                 let consumer = &self.consumers[key];
                 if consumer.recalls {
                     return self.answer_recalled(key, links);
+                }
+                if consumer.selection.retained.is_some() {
+                    return links.send(ToLink::Attached { attachment, answer: Ok(Fields::new()) });
                 }
                 let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
                 let Some(resumed) = resumed else { return };

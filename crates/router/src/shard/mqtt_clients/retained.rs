@@ -23,7 +23,7 @@ const REMOVAL_TTL_S: u32 = 1;
 
 impl Shard {
     /// The queue of retained messages of a client's space.
-    pub(super) fn retained_entry(&self, id: ConnId) -> Option<Arc<AddressEntry>> {
+    pub(in crate::shard) fn retained_entry(&self, id: ConnId) -> Option<Arc<AddressEntry>> {
         let (space, _) = self.fabric.conns.get(id.key())?.access.as_ref()?;
         self.table.space(*space)?.mqtt().map(|store| Arc::clone(&store.retained))
     }

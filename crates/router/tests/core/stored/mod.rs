@@ -12,6 +12,7 @@ mod manage;
 mod plain;
 mod reading;
 mod resuming;
+mod retained;
 mod sending;
 mod subscriptions;
 mod topics;
@@ -28,8 +29,8 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Config, Fault, Log, Recovered, Refused, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
-    OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold,
+    LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -39,6 +40,8 @@ const DEAD: AddressKey = AddressKey(2);
 const TOPIC: AddressKey = AddressKey(3);
 /// A declared subscription of the topic.
 const DECLARED: AddressKey = AddressKey(4);
+/// The queue of retained messages.
+const RETAINED: AddressKey = AddressKey(5);
 /// A queue in memory of another address space.
 const OTHER: AddressKey = AddressKey(31);
 /// The application property of last-value queues here.
@@ -144,6 +147,8 @@ struct House {
     settings: Settings,
     /// of the topic
     topic: Settings,
+    /// of the queue of retained messages, if there is one
+    retained: Option<Settings>,
     attachments: u32,
     sent: u32,
     /// most bodies that were requested at once
@@ -170,7 +175,7 @@ impl House {
     /// With a budget for received bytes, and a queue in memory of another address space.
     fn with_budget(budget_bytes: u64) -> Self {
         let disk = Arc::new(SimulatedDisk::new(512, 7));
-        let mut house = Self::built(disk, Settings::default(), Settings::default(), budget_bytes);
+        let mut house = Self::built(disk, Settings::default(), Settings::default(), None, budget_bytes);
         let queue = OpenQueue::new("other".into(), Settings::default(), None);
         house.router.open_queue(of_other_space(), queue, &mut house.recorded);
         house.router.attach(OTHER_PRODUCER, of_other_space(), producer(), &mut house.recorded);
@@ -179,10 +184,16 @@ impl House {
     }
 
     fn with_topic(disk: Arc<SimulatedDisk>, settings: Settings, topic: Settings) -> Self {
-        Self::built(disk, settings, topic, u64::MAX)
+        Self::built(disk, settings, topic, None, u64::MAX)
     }
 
-    fn built(disk: Arc<SimulatedDisk>, settings: Settings, topic: Settings, budget_bytes: u64) -> Self {
+    fn built(
+        disk: Arc<SimulatedDisk>,
+        settings: Settings,
+        topic: Settings,
+        retained: Option<Settings>,
+        budget_bytes: u64,
+    ) -> Self {
         let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
         let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
         let (router, recorded) = (Router::new(0, 42), Recorded::default());
@@ -193,6 +204,7 @@ impl House {
             log,
             settings,
             topic,
+            retained,
             attachments: 2,
             sent: 0,
             most_wanted: 0,
@@ -214,6 +226,9 @@ impl House {
             batch.declare(1, &[1; 16], "orders");
             batch.declare(2, &[2; 16], "dead");
             batch.declare(3, &[3; 16], "news::all");
+            if self.retained.is_some() {
+                batch.declare(4, &[4; 16], "retained");
+            }
             self.log.append(&mut batch).expect("room");
             self.log.sync().expect("a disk that works");
         }
@@ -231,14 +246,21 @@ impl House {
         let all = opened(3, "news::all", self.topic.clone()).of_topic(Some(TOPIC));
         self.router.open_queue(declared(DECLARED), all.with_targets(Some(DEAD), None), &mut self.recorded);
         let kept = recovered.queues.iter().filter_map(|queue| subscriptions::kept(queue, &self.topic));
-        let opened = OpenTopic::new("news".into(), self.topic.clone(), true).with_targets(Some(DEAD), None);
-        self.router.set_queue_numbers(QueueNumbers::new(recovered.next_queue.max(4)));
+        let retained = self.retained.clone().map(|settings| opened(4, "retained", settings));
+        let first_number = if retained.is_some() { 5 } else { 4 };
+        let topic = OpenTopic::new("news".into(), self.topic.clone(), true).with_targets(Some(DEAD), None);
+        let opened = topic.with_retained(retained.is_some().then_some(RETAINED));
+        if let Some(retained) = retained {
+            let retained = retained.with_last_value_key(Some(LAST_VALUE_OF_TO.into()));
+            self.router.open_queue(declared(RETAINED), retained, &mut self.recorded);
+        }
+        self.router.set_queue_numbers(QueueNumbers::new(recovered.next_queue.max(first_number)));
         self.router.open_topic(news(), opened.with_known(kept.collect()), &mut self.recorded);
     }
 
     /// The process is killed and started again.
     fn restarted(self) -> Self {
-        Self::with_topic(Arc::new(self.disk.as_seen()), self.settings, self.topic)
+        Self::built(Arc::new(self.disk.as_seen()), self.settings, self.topic, self.retained, u64::MAX)
     }
 
     fn consumer(&mut self, address: AddressKey, credit: u32) -> AttachmentId {
