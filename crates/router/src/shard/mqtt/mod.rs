@@ -194,7 +194,7 @@ pub(in crate::shard) enum Completion {
 }
 
 impl Publication {
-    /// `retained`: a copy goes to the retained messages.
+    /// `retained`: a copy goes to the retained messages separately.
     pub(in crate::shard) fn new(packet_id: PacketId, once: Once, kind: AddressKind, retained: bool) -> Self {
         let (completion, left) = (Completion::Answer { packet_id, once }, 1 + u8::from(retained));
         Self { completion, kind, left, answer: Answer::SUCCESS, waiting: None }

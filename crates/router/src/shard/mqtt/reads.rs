@@ -102,10 +102,11 @@ impl Reads {
     }
 }
 
-/// Whether addresses of a kind keep retained messages. A queue or anycast address has one consumer
-/// for each message.
-pub(in crate::shard) const fn keeps(kind: AddressKind) -> bool {
-    matches!(kind, AddressKind::Topic | AddressKind::Multicast | AddressKind::Stream)
+/// Whether the retained messages of a kind of address are stored apart from their publications. The
+/// home of a topic stores both at once; a queue or anycast address, where each message has one
+/// consumer, keeps none.
+pub(in crate::shard) const fn keeps_apart(kind: AddressKind) -> bool {
+    matches!(kind, AddressKind::Multicast | AddressKind::Stream)
 }
 
 impl Mqtt {

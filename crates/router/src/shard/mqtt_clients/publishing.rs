@@ -68,7 +68,7 @@ impl Shard {
             attachment.kind
         });
         let kind = kind.unwrap_or(AddressKind::Topic);
-        let retained = self.retained_entry(id).filter(|_| publish.retain && reads::keeps(kind));
+        let retained = self.retained_entry(id).filter(|_| publish.retain && reads::keeps_apart(kind));
         let mut sections = std::mem::take(&mut self.sections);
         sections.clear();
         encode(&mut sections);

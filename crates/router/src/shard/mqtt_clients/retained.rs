@@ -1,8 +1,9 @@
 //! Retained messages (3.3.1.3): the last message of each topic, in a queue of the space that no
 //! name resolves to.
 //!
-//! A publication with RETAIN goes to its address and to that queue; an empty one removes the
-//! message of its topic. A new subscription browses the queue once.
+//! A publication with RETAIN to a topic is stored there by the topic itself. One to a multicast or
+//! a stream goes to its address and to that queue; an empty one removes the message of its topic. A
+//! new subscription browses the queue once.
 
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ impl Shard {
         self.table.space(*space)?.mqtt().map(|store| Arc::clone(&store.retained))
     }
 
-    /// Keeps a publication as the retained message of its topic. `delivery_id`: that of the
-    /// publication itself.
+    /// Keeps a publication to a multicast or a stream as the retained message of its topic.
+    /// `delivery_id`: that of the publication itself.
     pub(super) fn retain(&mut self, id: ConnId, publish: &Incoming<'_>, entry: &Arc<AddressEntry>, delivery_id: u32) {
         let route = self.route_at(id, PUBLISHER, &entry.name, entry);
         let settled = publish.qos == QoS::AtMostOnce;
