@@ -217,6 +217,10 @@ impl Shard {
     fn restart(&mut self, attachment: AttachmentId) {
         let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.refusing = false;
+        if state.waits_for_room {
+            // It would return the next deliveries, too. `resume_congested` continues it.
+            return;
+        }
         let drain = std::mem::take(&mut state.drain);
         let (conn, link) = (state.conn, LinkId(state.link));
         let Some(conn) = self.fabric.conns.get(conn as usize) else { return };

@@ -15,6 +15,7 @@ mod pacing;
 mod plans;
 mod receiving;
 mod resuming;
+mod retained;
 mod revoking;
 mod several;
 mod stealing;

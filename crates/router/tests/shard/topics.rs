@@ -408,3 +408,21 @@ fn shared_subscription_ignores_the_no_local_filter() {
     publish(&mut net, client, "news");
     assert_eq!(received(&mut net, client, link), 1);
 }
+
+/// Its home on another shard must not send deliveries again and again that its connection returns.
+#[test]
+fn full_connection_waits_until_its_client_reads() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_topics(shards);
+        let (publisher, client) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let (link, _) = ask(&mut net, client, subscriber("r", "news", &[]));
+        let out = net.sender(publisher, Some("news"));
+        for _ in 0..40 {
+            net.send(publisher, out, &message_to("news", None, &[7; 50_000]), true);
+        }
+        net.clients[client].deaf = true;
+        net.grant(client, link, 30);
+        net.listen(client);
+        assert_eq!(net.messages(client).len(), 30);
+    }
+}
