@@ -182,7 +182,7 @@ export interface Overview {
       stopped?: string | null;
       unreadable?: string | null;
     } | null;
-    disk: { freeBytes: number; sizeBytes: number };
+    disk: { freeBytes: number; sizeBytes: number } | null;
     problem: string | null;
   };
 }

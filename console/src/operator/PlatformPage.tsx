@@ -3,116 +3,26 @@ import {
   Card,
   CardBody,
   CardTitle,
-  Content,
   Grid,
   GridItem,
   PageSection,
-  Progress,
   Stack,
   StackItem,
 } from '@patternfly/react-core';
 import { AddressSpaceKind } from '@/api/kinds';
 import { useList } from '@/api/list';
-import type { AddressSpace, Overview, SpaceLive } from '@/api/types';
-import { useSession } from '@/app/session';
+import type { AddressSpace, SpaceLive } from '@/api/types';
 import { CertificateTable, NotReadyTable, TopTable } from '@/overview/tables';
 import { useOverview } from '@/overview/useOverview';
 import { spacePath } from '@/spaces/paths';
-import { DataTable, type Column } from '@/ui/DataTable';
-import { Facts } from '@/ui/Facts';
 import { Page } from '@/ui/Page';
 import { Statistic, Statistics } from '@/ui/Statistic';
 import { Failure } from '@/ui/States';
-import { bytes, count, percent, rate } from '@/ui/format';
+import { bytes, count, rate } from '@/ui/format';
+import { NodeCard } from './NodeCard';
 import { QuotaTable } from './QuotaTable';
 
 /** The platform as its operator sees it: nodes, disk, the largest tenants, what is promised. */
-
-type Node = NonNullable<Overview['node']>;
-interface Worker {
-  number: number;
-  busy: number;
-  connections: number;
-}
-
-const WORKERS: Column<Worker>[] = [
-  { key: 'number', title: 'Worker', render: (worker) => worker.number },
-  {
-    key: 'busy',
-    title: 'Busy',
-    width: 50,
-    render: (worker) => (
-      <Progress
-        aria-label={`Worker ${String(worker.number)} busy`}
-        value={worker.busy * 100}
-        label={percent(worker.busy)}
-        size="sm"
-      />
-    ),
-  },
-  {
-    key: 'connections',
-    title: 'Connections',
-    isNumeric: true,
-    render: (worker) => count(worker.connections),
-  },
-];
-
-function NodeCard({ node }: { node: Node }) {
-  const { version, endpoints } = useSession().platform;
-  const { disk, journal } = node;
-  const used = disk.sizeBytes > 0 ? 1 - disk.freeBytes / disk.sizeBytes : 0;
-  return (
-    <Card isCompact>
-      <CardTitle>Node</CardTitle>
-      <CardBody>
-        <Grid hasGutter lg={6}>
-          <GridItem>
-            <DataTable
-              label="Workers"
-              columns={WORKERS}
-              rows={node.workers.map((worker, number) => ({ ...worker, number }))}
-              keyOf={(worker) => String(worker.number)}
-              empty={<Content component="small">A stand-by has no workers.</Content>}
-            />
-          </GridItem>
-          <GridItem>
-            <Stack hasGutter>
-              <StackItem>
-                <Progress
-                  title="Disk"
-                  value={used * 100}
-                  label={`${bytes(disk.sizeBytes - disk.freeBytes)} of ${bytes(disk.sizeBytes)}`}
-                  {...(used > 0.9
-                    ? { variant: 'danger' as const }
-                    : used > 0.8
-                      ? { variant: 'warning' as const }
-                      : {})}
-                />
-              </StackItem>
-              <StackItem>
-                <Facts
-                  of={[
-                    ['Version', version],
-                    [
-                      'Journal',
-                      journal
-                        ? `${bytes(journal.usedBytes)} on disk, ${bytes(journal.aliveBytes)} in use`
-                        : 'none',
-                    ],
-                    ...Object.entries(endpoints).map(
-                      ([name, at]) => [`Listener ${name}`, `${at.host}:${String(at.port)}`] as const,
-                    ),
-                  ]}
-                />
-              </StackItem>
-            </Stack>
-          </GridItem>
-        </Grid>
-      </CardBody>
-    </Card>
-  );
-}
 
 /** The largest spaces by one live value. */
 function useTopSpaces(sortBy: string, value: (live: SpaceLive) => number) {
@@ -134,6 +44,8 @@ export function PlatformPage() {
   const byConnections = useTopSpaces('connections', (live) => live.connections);
   const overview = found.data;
   const toSpace = (row: { namespace: string; name: string }) => spacePath(row.namespace, row.name);
+  // A stand-by has no engine, so no workers: it waits, and nothing is wrong with it.
+  const isStandBy = overview?.node?.workers.length === 0;
   const problems = [
     overview?.node?.problem,
     overview?.node?.journal?.stopped,
@@ -148,7 +60,7 @@ export function PlatformPage() {
           <Stack hasGutter>
             {problems.map((problem) => (
               <StackItem key={problem}>
-                <Alert isInline variant="danger" title={problem} />
+                <Alert isInline variant={isStandBy ? 'info' : 'danger'} title={problem} />
               </StackItem>
             ))}
             <Statistics>
