@@ -26,6 +26,8 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 WAIT_MS = 60_000
+HEIGHT = 900
+"""Of a browser window, in pixels."""
 expect.set_options(timeout=WAIT_MS)
 EXPECTED = re.compile(r"/console/session$|dryRun=All|/report$")
 """Requests that may be refused: the first question of the page, the checks of a form, and the
@@ -127,7 +129,7 @@ def console_in(
 ) -> Iterator[Console]:
     """The console in a browser window of its own, not logged in."""
     context: BrowserContext = browser.new_context(
-        viewport={"width": width, "height": 900},
+        viewport={"width": width, "height": HEIGHT},
         color_scheme="dark" if theme == "dark" else "light",
         permissions=["clipboard-read", "clipboard-write"],
         # Signed by the platform's own authority.

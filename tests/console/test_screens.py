@@ -4,7 +4,7 @@ Screenshots go to `build/console-screens`; docs/console/review.md says what was 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 from proton import Message
 
 from console.conftest import (
+    HEIGHT,
     ROOT,
+    Console,
     api_client,
     connect,
     console_in,
@@ -68,6 +70,26 @@ QUICK = ("overview", "addresses", "address-new", "address", "messages", "plan")
 """The screens of `make check`: one of each kind."""
 
 
+ROOT_ELEMENT = "document.documentElement"
+MAIN = "document.querySelector('#main')"
+HEIGHT_MAX = 4000
+"""Maximum height of a screenshot in pixels."""
+
+
+def connect_in_page(page: Page) -> None:
+    page.get_by_role("button", name="Connect", exact=True).click()
+    expect(page.get_by_role("button", name="Disconnect")).to_be_visible()
+
+
+def ask_for_a_right(page: Page) -> None:
+    page.get_by_role("textbox", name="on the address").fill("orders")
+    expect(page.get_by_role("heading", name="Yes")).to_be_visible()
+
+
+STEPS: dict[str, Callable[[Page], None]] = {"try": connect_in_page, "user": ask_for_a_right}
+"""What a person does on a screen before most of it is there."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def declared(platform: Platform) -> Iterator[None]:
     put_space(platform, SPACE)
@@ -84,11 +106,17 @@ def declared(platform: Platform) -> Iterator[None]:
     with api_client(platform) as api:
         plant = PLANT | {"metadata": {"name": "plant", "namespace": SPACE}}
         assert api.post(path, json=plant).status_code == 201
-        assert api.put(f"{path}/plant/report", json=STATE).status_code == 200
     login = {"user": f"alice@{SPACE}.{SPACE}", "password": "secret"}
     with closing(connect(platform, SPACE, allowed_mechs="PLAIN", **login)) as connection:
         connection.create_receiver("orders", credit=0)
         yield
+
+
+def report(platform: Platform) -> None:
+    """Report on the pipeline as a process that runs it does; a report is valid for a minute."""
+    path = f"/apis/enmasse.io/v1beta1/namespaces/{SPACE}/pipelines/plant/report"
+    with api_client(platform) as api:
+        assert api.put(path, json=STATE).status_code == 200
 
 
 def settled(page: Page) -> None:
@@ -97,13 +125,27 @@ def settled(page: Page) -> None:
     expect(page.locator(".pf-v6-c-skeleton, .pf-v6-c-spinner")).to_have_count(0)
 
 
+def visit(console: Console, name: str) -> None:
+    """Open a screen in a window of the usual height and do what it needs to show all of it."""
+    if name == "pipeline":
+        report(console.platform)
+    console.open(PATHS[name])
+    STEPS.get(name, settled)(console.page)
+
+
 def looked_at(page: Page, name: str, width: int) -> list[str]:
     """Take a screenshot; return what is wrong with the screen."""
     settled(page)
+    # The page scrolls within its window: for all of it the window is as high as its content.
+    content = int(page.evaluate(f"{MAIN}.scrollHeight + {MAIN}.offsetTop"))
+    page.set_viewport_size({"width": width, "height": min(max(HEIGHT, content), HEIGHT_MAX)})
     page.screenshot(path=SCREENS / f"{name}.png", full_page=False)
     found = [f"{name}: {one}" for one in serious_violations(page)]
-    beyond = page.evaluate("document.documentElement.scrollWidth")
-    return [*found, *([f"{name}: {beyond} px wide"] if beyond > width else [])]
+    beyond = max(
+        page.evaluate(f"{at}.scrollWidth - {at}.clientWidth") for at in (ROOT_ELEMENT, MAIN)
+    )
+    page.set_viewport_size({"width": width, "height": HEIGHT})
+    return [*found, *([f"{name}: {beyond} px beyond the edge"] if beyond > 0 else [])]
 
 
 def screens(browser: Browser, platform: Platform, names: Any, width: int, theme: str) -> list[str]:
@@ -112,7 +154,7 @@ def screens(browser: Browser, platform: Platform, names: Any, width: int, theme:
     with console_in(browser, platform, width=width, theme=theme) as console:
         console.log_in()
         for name in names:
-            console.page.goto(console.base + PATHS[name])
+            visit(console, name)
             found += looked_at(console.page, f"{name}-{theme}-{width}", width)
         console.expect_no_problems()
     return found
@@ -170,7 +212,7 @@ def test_screens_by_role(browser: Browser, platform: Platform, role: str) -> Non
     with console_in(browser, platform) as console:
         console.log_in(token.splitlines()[-1])
         for name in ROLES[role]:
-            console.page.goto(console.base + PATHS[name])
+            visit(console, name)
             found += looked_at(console.page, f"{name}-{role}", 1440)
             expect(console.page.get_by_text("You have no right to see this")).to_have_count(0)
         console.expect_no_problems()

@@ -1,54 +1,16 @@
-import { Alert, Content, Label } from '@patternfly/react-core';
-import { useQuery } from '@tanstack/react-query';
+import { Alert, Content, Label, Stack, StackItem } from '@patternfly/react-core';
+import type { UseQueryResult } from '@tanstack/react-query';
 import { ApiError } from '@/api/errors';
-import { request } from '@/api/http';
-import { PipelineKind, resourcePath } from '@/api/kinds';
 import { Code } from '@/ui/Code';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { DetailCard } from '@/ui/DetailPage';
 import { Facts } from '@/ui/Facts';
 import { ActionError } from '@/ui/States';
 import { NONE, count, duration, exact, moment } from '@/ui/format';
+import { failuresOf, type Report, type SourceState } from './report';
 
-/** What the process that runs a pipeline reports of itself, every ten seconds. */
+/** What the process that runs a pipeline reports of itself, as a page shows it. */
 
-interface Trouble {
-  since?: string;
-  message?: string;
-}
-
-interface SourceState {
-  source: string;
-  messages?: number;
-  readings?: number;
-  quarantined?: number;
-  late?: number;
-  lagMessages?: number | null;
-  lagSeconds?: number | null;
-  written?: Record<string, number>;
-  trouble?: Trouble | null;
-}
-
-interface State {
-  running: boolean;
-  tables?: string;
-  sources: SourceState[];
-  gold?: { versionsBehind: number; lagSeconds: number; trouble: Trouble | null };
-  devices?: number;
-  online?: number;
-  unknown?: number;
-  incidents?: Record<string, number>;
-  openIncidents?: number;
-  alerts?: { sent: number; waiting: number; rejected: number };
-  refusingAddresses?: Record<string, Trouble>;
-}
-
-interface Report {
-  time: string;
-  report: State;
-}
-
-const REFRESH_MS = 5_000;
 const orNone = (value: number | null | undefined) => (typeof value === 'number' ? exact(value) : NONE);
 
 const SOURCES: Column<SourceState>[] = [
@@ -87,79 +49,74 @@ const SOURCES: Column<SourceState>[] = [
   },
 ];
 
-function failuresOf(state: State): [string, Trouble][] {
-  return [
-    ...state.sources.flatMap((one): [string, Trouble][] =>
-      one.trouble ? [[`Source ${one.source}`, one.trouble]] : [],
-    ),
-    ...(state.gold?.trouble ? [['The windows (gold)', state.gold.trouble] as [string, Trouble]] : []),
-    ...Object.entries(state.refusingAddresses ?? {}).map(([address, trouble]): [string, Trouble] => [
-      `Alerts to ${address}`,
-      trouble,
-    ]),
-  ];
-}
-
 function Reported({ time, report: state }: Report) {
   const incidents = Object.entries(state.incidents ?? {});
   return (
-    <>
+    <Stack hasGutter>
       {failuresOf(state).map(([title, trouble]) => (
-        <Alert key={title} isInline variant="danger" title={`${title} failed`}>
-          <Content component="p" className="em-break">
-            {trouble.message ?? JSON.stringify(trouble)}
-          </Content>
-        </Alert>
+        <StackItem key={title}>
+          <Alert isInline variant="danger" title={`${title} failed`}>
+            <Content component="p" className="em-break">
+              {trouble.message ?? JSON.stringify(trouble)}
+            </Content>
+          </Alert>
+        </StackItem>
       ))}
-      <Facts
-        columns={3}
-        of={[
-          ['Reported', moment(time)],
-          ['Devices', `${orNone(state.devices)}, ${orNone(state.online)} online`],
-          ['Open incidents', orNone(state.openIncidents)],
-          [
-            'Incidents by detector',
-            incidents.map(([detector, found]) => `${detector} ${count(found)}`).join(', ') || NONE,
-          ],
-          state.alerts
-            ? [
-                'Alerts',
-                `${exact(state.alerts.sent)} sent, ${exact(state.alerts.waiting)} waiting, ${exact(state.alerts.rejected)} rejected`,
-              ]
-            : null,
-          state.gold
-            ? [
-                'Windows behind',
-                `${exact(state.gold.versionsBehind)} versions, ${duration(state.gold.lagSeconds)}`,
-              ]
-            : null,
-          [
-            'Tables',
-            <bdi key="tables" className="em-break">
-              {state.tables ?? ''}
-            </bdi>,
-          ],
-        ]}
-      />
-      <DataTable
-        label="State of the sources"
-        columns={SOURCES}
-        rows={state.sources}
-        keyOf={(one) => one.source}
-        empty={<Content component="small">No source has read anything yet.</Content>}
-      />
-    </>
+      <StackItem>
+        <Facts
+          columns={3}
+          of={[
+            ['Reported', moment(time)],
+            ['Devices', `${orNone(state.devices)}, ${orNone(state.online)} online`],
+            ['Open incidents', orNone(state.openIncidents)],
+            [
+              'Incidents by detector',
+              incidents.map(([detector, found]) => `${detector} ${count(found)}`).join(', ') || NONE,
+            ],
+            state.alerts
+              ? [
+                  'Alerts',
+                  `${exact(state.alerts.sent)} sent, ${exact(state.alerts.waiting)} waiting, ${exact(state.alerts.rejected)} rejected`,
+                ]
+              : null,
+            state.gold
+              ? [
+                  'Windows behind',
+                  `${exact(state.gold.versionsBehind)} versions, ${duration(state.gold.lagSeconds)}`,
+                ]
+              : null,
+            [
+              'Tables',
+              <bdi key="tables" className="em-break">
+                {state.tables ?? ''}
+              </bdi>,
+            ],
+          ]}
+        />
+      </StackItem>
+      <StackItem>
+        <DataTable
+          label="State of the sources"
+          columns={SOURCES}
+          rows={state.sources}
+          keyOf={(one) => one.source}
+          empty={<Content component="small">No source has read anything yet.</Content>}
+        />
+      </StackItem>
+    </Stack>
   );
 }
 
 /** Lag, tables, devices, incidents and alerts of a pipeline that runs now. */
-export function PipelineState({ namespace, name }: { namespace: string; name: string }) {
-  const found = useQuery({
-    queryKey: ['pipeline-report', namespace, name],
-    queryFn: () => request<Report>('GET', resourcePath(PipelineKind, namespace, name, 'report')),
-    refetchInterval: REFRESH_MS,
-    retry: false,
-  });
+export function PipelineState({
+  namespace,
+  name,
+  found,
+}: {
+  namespace: string;
+  name: string;
+  found: UseQueryResult<Report>;
+}) {
   const isSilent = found.error instanceof ApiError && found.error.isMissing;
   return (
     <DetailCard title="State">

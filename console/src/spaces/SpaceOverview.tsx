@@ -13,6 +13,7 @@ import {
 import { matcher } from '@/api/history';
 import { AddressSpacePlanKind } from '@/api/kinds';
 import { useAll } from '@/api/list';
+import { useMay } from '@/api/rights';
 import { useSamples } from '@/api/samples';
 import type { AddressSpace, AddressSpacePlan, Usage } from '@/api/types';
 import { Facts } from '@/ui/Facts';
@@ -126,7 +127,12 @@ function UsageCard({ usage, allowance }: { usage: Usage | undefined; allowance: 
 
 /** The plan, if the caller may read plans: a tenant may not, and sees the choices of the schema only. */
 function usePlan(space: AddressSpace): AddressSpacePlan | undefined {
-  const plans = useAll<AddressSpacePlan>(AddressSpacePlanKind);
+  const may = useMay('*');
+  const plans = useAll<AddressSpacePlan>(
+    AddressSpacePlanKind,
+    undefined,
+    may('list', AddressSpacePlanKind),
+  );
   return plans.data?.find((plan) => plan.metadata.name === space.spec.plan);
 }
 
