@@ -51,6 +51,8 @@ PATHS = {
     "users": space_path(SPACE, "users"),
     "user-new": space_path(SPACE, "users/new"),
     "user": space_path(SPACE, f"users/{SPACE}.alice"),
+    "mqtt-sessions": space_path(SPACE, "mqtt-sessions"),
+    "retained": space_path(SPACE, "retained"),
     "try": space_path(SPACE, "try"),
     "pipeline": f"/pipelines/{SPACE}/plant",
     "connect": space_path(SPACE, "connect"),
@@ -145,6 +147,8 @@ def looked_at(page: Page, name: str, width: int) -> list[str]:
         page.evaluate(f"{at}.scrollWidth - {at}.clientWidth") for at in (ROOT_ELEMENT, MAIN)
     )
     page.set_viewport_size({"width": width, "height": HEIGHT})
+    for tab in page.locator("[role=tab][aria-selected=true]").all():
+        expect(tab).to_be_in_viewport(ratio=1)
     return [*found, *([f"{name}: {beyond} px beyond the edge"] if beyond > 0 else [])]
 
 

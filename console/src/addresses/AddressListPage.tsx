@@ -16,7 +16,7 @@ import { ListToolbar, Pages } from '@/ui/ListToolbar';
 import { Name } from '@/ui/Name';
 import { Sparkline } from '@/ui/Sparkline';
 import { Empty, PhaseLabel } from '@/ui/States';
-import { bytes, count, duration, plural, rate } from '@/ui/format';
+import { bytes, count, duration, exact, rate } from '@/ui/format';
 import { useListState } from '@/ui/listState';
 import { BulkDialog, type Bulk } from './BulkDialog';
 import { TYPE_FACTS, isManaged, isStream, typeOf } from './types';
@@ -251,7 +251,7 @@ export function AddressListPage() {
         />
       ) : null}
       <span className="pf-v6-screen-reader" role="status">
-        {total === undefined ? '' : plural(total, 'address', 'addresses')}
+        {total === undefined ? '' : `${exact(total)} ${total === 1 ? 'address' : 'addresses'}`}
       </span>
     </PageSection>
   );

@@ -27,6 +27,8 @@ const space: RouteObject[] = [
   { path: 'users', element: page(() => import('@/users/UserListPage'), 'UserListPage') },
   { path: 'connect', element: page(() => import('@/spaces/ConnectPage'), 'ConnectPage') },
   { path: 'try', element: page(() => import('@/tryit/TryPage'), 'TryPage') },
+  { path: 'mqtt-sessions', element: page(() => import('@/mqtt/SessionsPage'), 'SessionsPage') },
+  { path: 'retained', element: page(() => import('@/mqtt/RetainedPage'), 'RetainedPage') },
   { path: 'events', element: page(() => import('@/spaces/EventsPage'), 'EventsPage') },
 ];
 

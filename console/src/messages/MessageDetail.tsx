@@ -98,17 +98,19 @@ export function titleOf(message: StoredMessage): string {
 
 export interface MessageDetailProps {
   message: StoredMessage;
+  /** Absent: its number or its position in the stream. */
+  title?: string;
   onClose: () => void;
   /** Open the neighbour, if there is one. */
   onStep?: ((by: -1 | 1) => void) | undefined;
 }
 
 /** One message, whole. */
-export function MessageDetail({ message, onClose, onStep }: MessageDetailProps) {
+export function MessageDetail({ message, title = titleOf(message), onClose, onStep }: MessageDetailProps) {
   const content = message.message;
   return (
-    <Modal isOpen variant="large" onClose={onClose} aria-label={titleOf(message)}>
-      <ModalHeader title={titleOf(message)} />
+    <Modal isOpen variant="large" onClose={onClose} aria-label={title}>
+      <ModalHeader title={<bdi className="em-break">{title}</bdi>} />
       <ModalBody tabIndex={0}>
         <Stack hasGutter>
           <StackItem>

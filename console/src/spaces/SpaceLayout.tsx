@@ -28,6 +28,8 @@ const TABS = [
   { key: 'connections', title: 'Connections' },
   { key: 'users', title: 'Users' },
   { key: 'connect', title: 'Connect' },
+  { key: 'mqtt-sessions', title: 'MQTT sessions' },
+  { key: 'retained', title: 'Retained messages' },
   { key: 'try', title: 'Try it' },
   { key: 'events', title: 'Events' },
 ];
@@ -39,7 +41,11 @@ export function SpaceLayout() {
   const navigate = useNavigate();
   const notify = useNotify();
   const [isLeaving, setIsLeaving] = useState(false);
-  const mayTry = may('create', AddressSpaceKind, 'connectiontokens');
+  const isOffered: Record<string, boolean> = {
+    try: may('create', AddressSpaceKind, 'connectiontokens'),
+    'mqtt-sessions': may('get', AddressSpaceKind, 'mqttsessions'),
+    retained: may('get', AddressSpaceKind, 'retained'),
+  };
   return (
     <>
       <DetailPage
@@ -62,7 +68,7 @@ export function SpaceLayout() {
         }
         base={spacePath(namespace, name)}
         tabsLabel="Parts of the address space"
-        tabs={() => TABS.filter(({ key }) => key !== 'try' || mayTry)}
+        tabs={() => TABS.filter(({ key }) => isOffered[key] ?? true)}
         context={(space) => ({ space, namespace, name, may }) satisfies SpaceContext}
       />
       {isLeaving && found.data ? (

@@ -128,11 +128,7 @@ function UsageCard({ usage, allowance }: { usage: Usage | undefined; allowance: 
 /** The plan, if the caller may read plans: a tenant may not, and sees the choices of the schema only. */
 function usePlan(space: AddressSpace): AddressSpacePlan | undefined {
   const may = useMay('*');
-  const plans = useAll<AddressSpacePlan>(
-    AddressSpacePlanKind,
-    undefined,
-    may('list', AddressSpacePlanKind),
-  );
+  const plans = useAll<AddressSpacePlan>(AddressSpacePlanKind, undefined, may('list', AddressSpacePlanKind));
   return plans.data?.find((plan) => plan.metadata.name === space.spec.plan);
 }
 

@@ -10,7 +10,7 @@ import {
   Tabs,
 } from '@patternfly/react-core';
 import type { UseQueryResult } from '@tanstack/react-query';
-import type { ReactNode } from 'react';
+import { useEffect, useRef, type ReactNode } from 'react';
 import { Outlet, useLocation, useNavigate } from 'react-router';
 import { PANEL_ID, Page, type Crumb } from './Page';
 import { Failure, Loading, PhaseLabel } from './States';
@@ -29,27 +29,35 @@ function PageTabs({ base, label, tabs }: { base: string; label: string; tabs: re
   const { pathname } = useLocation();
   const current = decodeURI(pathname).slice(decodeURI(base).length).split('/')[1] ?? '';
   const pathOf = (key: string) => (key === '' ? base : `${base}/${key}`);
+  const strip = useRef<HTMLDivElement>(null);
+  // On a narrow page the tabs scroll: the selected one is in sight from the start.
+  useEffect(() => {
+    const selected = strip.current?.querySelector('[role=tab][aria-selected=true]');
+    selected?.scrollIntoView({ block: 'nearest', inline: 'center' });
+  }, [current]);
   return (
-    <Tabs
-      activeKey={current}
-      usePageInsets
-      component="nav"
-      aria-label={label}
-      onSelect={(event, key) => {
-        event.preventDefault();
-        void navigate(pathOf(String(key)));
-      }}
-    >
-      {tabs.map(({ key, title }) => (
-        <Tab
-          key={key}
-          eventKey={key}
-          tabContentId={PANEL_ID}
-          href={`/console${pathOf(key)}`}
-          title={<TabTitleText>{title}</TabTitleText>}
-        />
-      ))}
-    </Tabs>
+    <div ref={strip} className="em-panel">
+      <Tabs
+        activeKey={current}
+        usePageInsets
+        component="nav"
+        aria-label={label}
+        onSelect={(event, key) => {
+          event.preventDefault();
+          void navigate(pathOf(String(key)));
+        }}
+      >
+        {tabs.map(({ key, title }) => (
+          <Tab
+            key={key}
+            eventKey={key}
+            tabContentId={PANEL_ID}
+            href={`/console${pathOf(key)}`}
+            title={<TabTitleText>{title}</TabTitleText>}
+          />
+        ))}
+      </Tabs>
+    </div>
   );
 }
 

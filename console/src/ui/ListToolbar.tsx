@@ -14,6 +14,7 @@ import {
 import FilterIcon from '@patternfly/react-icons/dist/esm/icons/filter-icon';
 import { useEffect, useState, type ReactNode } from 'react';
 import { useDebounced } from '@/api/write';
+import { exact } from './format';
 import { PER_PAGE, type ListControl } from './listState';
 
 /** The line above a list: search, filters, actions, pages. */
@@ -155,6 +156,14 @@ export function Pages({
   return (
     <Pagination
       itemCount={total}
+      toggleTemplate={({ firstIndex = 0, lastIndex = 0 }) => (
+        <>
+          <b>
+            {exact(firstIndex)} – {exact(lastIndex)}
+          </b>{' '}
+          of <b>{exact(total)}</b>
+        </>
+      )}
       page={control.page}
       perPage={control.perPage}
       perPageOptions={PER_PAGE.map((value) => ({ title: String(value), value }))}

@@ -87,7 +87,7 @@ function RightsTester({
           variant={review.data.allowed ? 'success' : 'danger'}
           title={review.data.allowed ? 'Yes' : 'No'}
         >
-          {review.data.reason}
+          {review.data.reason.replace(/[^.]$/, '$&.')}
           {review.data.pattern ? ` The right is that on ${review.data.pattern}.` : ''}
           {review.data.declared ? '' : ' No such address is declared now.'}
         </Alert>
