@@ -48,6 +48,12 @@ export function SessionDetail({ session, onClose }: { session: MqttSession; onCl
             <Facts
               columns={3}
               of={[
+                [
+                  'Client id',
+                  <bdi key="client" className="em-break">
+                    {session.clientId}
+                  </bdi>,
+                ],
                 ['User', session.user ?? 'anonymous'],
                 ['Client', session.connected ? 'connected' : 'away'],
                 ['Ends', expiryOf(session)],

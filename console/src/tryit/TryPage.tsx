@@ -90,7 +90,14 @@ function ConnectForm({ control, users }: { control: MessagingControl; users: rea
           <span className="em-break">{link.reason}</span>
         </Alert>
       ) : null}
-      {isOpen ? <Alert isInline isLiveRegion variant="success" title="Connected" /> : null}
+      {isOpen ? (
+        <Alert
+          isInline
+          isLiveRegion
+          variant="success"
+          title={`Connected as ${chosen === ANONYMOUS ? 'no user' : chosen}`}
+        />
+      ) : null}
       <div>
         <Button
           type="submit"
@@ -130,8 +137,9 @@ function Receiving({ messaging, control }: { messaging: Messaging; control: Mess
           <div>
             <Button type="submit" isDisabled={address === '' || receiving.isPending}>
               Receive
-            </Button>{' '}
+            </Button>
             <Button
+              className="em-gap"
               variant="secondary"
               isDisabled={!receiving.isSuccess}
               onClick={() => {
@@ -140,8 +148,13 @@ function Receiving({ messaging, control }: { messaging: Messaging; control: Mess
               }}
             >
               Stop
-            </Button>{' '}
-            <Button variant="link" isDisabled={control.total === 0} onClick={control.clear}>
+            </Button>
+            <Button
+              className="em-gap"
+              variant="link"
+              isDisabled={control.total === 0}
+              onClick={control.clear}
+            >
               Clear
             </Button>
           </div>

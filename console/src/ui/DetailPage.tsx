@@ -30,10 +30,18 @@ function PageTabs({ base, label, tabs }: { base: string; label: string; tabs: re
   const current = decodeURI(pathname).slice(decodeURI(base).length).split('/')[1] ?? '';
   const pathOf = (key: string) => (key === '' ? base : `${base}/${key}`);
   const strip = useRef<HTMLDivElement>(null);
-  // On a narrow page the tabs scroll: the selected one is in sight from the start.
+  // On a narrow page the tabs scroll: the selected one is in sight, also beside the buttons that appear later.
   useEffect(() => {
-    const selected = strip.current?.querySelector('[role=tab][aria-selected=true]');
-    selected?.scrollIntoView({ block: 'nearest', inline: 'center' });
+    const list = strip.current?.querySelector('[role=tablist]');
+    if (!list) return;
+    const observer = new ResizeObserver(() => {
+      const selected = list.querySelector('[role=tab][aria-selected=true]');
+      selected?.scrollIntoView({ block: 'nearest', inline: 'center' });
+    });
+    observer.observe(list);
+    return () => {
+      observer.disconnect();
+    };
   }, [current]);
   return (
     <div ref={strip} className="em-panel">

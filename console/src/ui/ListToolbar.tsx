@@ -159,7 +159,7 @@ export function Pages({
       toggleTemplate={({ firstIndex = 0, lastIndex = 0 }) => (
         <>
           <b>
-            {exact(firstIndex)} – {exact(lastIndex)}
+            {exact(firstIndex)} - {exact(lastIndex)}
           </b>{' '}
           of <b>{exact(total)}</b>
         </>
