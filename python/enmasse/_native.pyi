@@ -66,9 +66,9 @@ class Node:
     def listen(self, kind: str, host: str, port: int, tls_json: str | None = None) -> int:
         """Listen on an additional address and return the bound port.
 
-        `kind`: `amqp`, `amqps`, `ws`, `wss`, `mqtt` or `mqtts`. `port` 0 is a free one. `tls_json`, for the secure
-        kinds only: `{"certificate": path, "key": path, "clientCa": path or null}`, PEM files that
-        are read again for each new connection.
+        `kind`: `amqp`, `amqps`, `ws`, `wss`, `mqtt` or `mqtts`. `port` 0 is a free one. `tls_json`,
+        for the secure kinds only: `{"certificate": path, "key": path, "clientCa": path or null}`,
+        PEM files that are read again for each new connection.
 
         Raises NativeError: Invalid for a wrong kind or unusable files; Unavailable if the port is
         taken.

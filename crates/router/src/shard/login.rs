@@ -147,31 +147,38 @@ impl Shard {
                     return self.judged(id, LoginSubject::NewLogin, judged);
                 }
             },
-            Step::Accepted { identity, .. } if conn.access.is_some() && !conn.authenticated.is_same_user(&identity) => {
-                let refusal = handshake.refusal("a connection that authenticates again cannot change its user");
-                self.refuse_sasl(id, SaslCode::Auth, refusal);
-            }
-            Step::Accepted { identity, data } => {
-                conn.mechanism = handshake.mechanism().map(Mechanism::name);
-                conn.expires = identity.until();
-                let former = conn.renewal.take();
-                let renewal = |question| Box::new(Renewal::new(question, now, conn.expires, former.as_deref()));
-                conn.renewal = handshake.to_renew().map(renewal);
-                conn.handshake = None;
-                conn.authenticated = identity;
-                if conn.access.is_some() {
-                    self.apply_to(&[id]);
-                }
-                if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-                    conn.machine.sasl_outcome(SaslCode::Ok, data);
-                }
-            }
+            Step::Accepted { identity, data } => self.accept_sasl(id, identity, data),
             Step::Refused { code, why } => {
                 let refusal = handshake.refusal(why);
                 self.refuse_sasl(id, code, refusal);
             }
         }
         self.fabric.mark(id.key);
+    }
+
+    /// Ends an exchange with success. On an open connection it must be that of the same user, whose
+    /// rights are applied first: a connection that they end gets no success.
+    fn accept_sasl(&mut self, id: ConnId, identity: Authenticated, data: Option<Vec<u8>>) {
+        let now = self.fabric.now;
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(mut handshake) = conn.handshake.take() else { return };
+        let again = conn.access.is_some();
+        if again && !conn.authenticated.is_same_user(&identity) {
+            let refusal = handshake.refusal("a connection that authenticates again cannot change its user");
+            return self.refuse_sasl(id, SaslCode::Auth, refusal);
+        }
+        conn.mechanism = handshake.mechanism().map(Mechanism::name);
+        conn.expires = identity.until();
+        let former = conn.renewal.take();
+        let renewal = |question| Box::new(Renewal::new(question, now, conn.expires, former.as_deref()));
+        conn.renewal = handshake.to_renew().map(renewal);
+        conn.authenticated = identity;
+        if again {
+            self.apply_to(&[id]);
+        }
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.machine.sasl_outcome(SaslCode::Ok, data);
+        }
     }
 
     /// Ends an exchange with a refusal.

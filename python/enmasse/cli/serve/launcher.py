@@ -151,8 +151,7 @@ async def serve(
             engine.activate(started)
             endpoints.update(places)
             now = Ready(os.getpid(), endpoints, sockets=sockets_of(settings))
-            data.write_endpoint(now.document())
-            service_manager.status(status_of(now, leads=True))
+            tell_leadership(now, data, service_manager)
 
         process.history = History(data.history, platform.statistics.shared, clock)
         stack.push_async_callback(process.history.close)
@@ -166,6 +165,12 @@ def tell_ready(
     """Report readiness to the user and to the service manager."""
     announce(ready)
     manager.ready(status_of(ready, leads=leads))
+
+
+def tell_leadership(ready: Ready, data: DataDir, manager: ServiceManager) -> None:
+    """Report the listeners of a process that has become leader."""
+    data.write_endpoint(ready.document())
+    manager.status(status_of(ready, leads=True))
 
 
 def open_trails(stack: AsyncExitStack, data: DataDir) -> tuple[RotatedFile, RotatedFile]:
