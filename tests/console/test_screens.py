@@ -170,6 +170,12 @@ def looked_at(page: Page, name: str, width: int) -> list[str]:
     beyond = max(
         page.evaluate(f"{at}.scrollWidth - {at}.clientWidth") for at in (ROOT_ELEMENT, MAIN)
     )
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.pf-v6-c-card')]"
+        ".filter(card => card.scrollWidth > card.clientWidth)"
+        ".map(card => card.innerText.slice(0, 40))"
+    )
+    found += [f"{name}: wider than its card: {one}" for one in cut]
     page.set_viewport_size({"width": width, "height": HEIGHT})
     for tab in page.locator("nav [role=tab][aria-selected=true]").all():
         expect(tab).to_be_in_viewport(ratio=1)
