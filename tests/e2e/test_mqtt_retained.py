@@ -4,10 +4,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proton import Delivery, Message, symbol
+from proton.reactor import Filter
+from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
 from mqtt_client import V311, cut, device, device_at, publish_properties
 from platform_process import Platform, Start, running
-from proton_client import address, connected, document
+from proton_client import (
+    PASSWORD,
+    TIMEOUT_S,
+    address,
+    connected,
+    document,
+    nothing_more,
+    outcomes,
+    send,
+    user,
+)
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -19,6 +32,29 @@ def body(receiver: Any) -> bytes:
     # The body is memory of the message.
     message = receiver.receive(timeout=20)
     return bytes(message.body)
+
+
+def retained(to: str, content: bytes) -> Message:
+    """A message that its topic is to keep; without content it removes that one."""
+    annotations = {symbol("x-opt-retain-message"): True}
+    return Message(address=to, annotations=annotations, body=content, durable=True)
+
+
+def retained_receiver(connection: BlockingConnection, name: str, **options: Any) -> Any:
+    """A receiver that asks for the retained messages first."""
+    asks = Filter({symbol("enmasse:retained"): True})
+    return connection.create_receiver(name, options=asks, **options)
+
+
+def read(receiver: BlockingReceiver, count: int) -> list[tuple[str, bytes]]:
+    """Topics and contents of the next messages of a receiver, and no more."""
+    found = []
+    for _ in range(count):
+        message = receiver.receive(timeout=TIMEOUT_S)
+        found.append((message.address, bytes(message.body)))
+        receiver.accept()
+    assert nothing_more(receiver)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +139,91 @@ def test_retained_messages_survive_a_kill(tmp_path: Path) -> None:
         platform.kill()
     with running(tmp_path / "data") as platform:
         assert kept(platform, "sensors/kept") == [("sensors/kept", b"x")]
+
+
+def test_amqp_producer_sets_and_removes_the_retained_message_of_a_topic(served: Platform) -> None:
+    send(served, "sensors/amqp", retained("sensors/amqp", b"1"), retained("sensors/amqp", b"2"))
+    send(served, "sensors/amqp", Message(address="sensors/amqp", body=b"not kept"))
+    assert kept(served, "sensors/amqp") == [("sensors/amqp", b"2")]
+    with connected(served) as connection:
+        anonymous = connection.create_sender(None)
+        anonymous.send(retained("sensors/amqp", b""))
+    assert kept(served, "sensors/amqp", 0) == []
+
+
+def test_retained_message_of_an_amqp_producer_names_its_topic(served: Platform) -> None:
+    for wrong in ("sensors/other", None):
+        message = retained("", b"x")
+        message.address = wrong
+        assert outcomes(served, "sensors/named", message) == [Delivery.REJECTED]
+    assert kept(served, "sensors/#", 0) == []
+
+
+def test_amqp_receiver_gets_retained_messages_before_live_ones(served: Platform) -> None:
+    with device_at(served) as one, connected(served) as connection:
+        for topic in ("sensors/7/a", "sensors/7/b", "sensors/8/a"):
+            assert one.publish(topic, "kept", retain=True) == "Success"
+        receiver = retained_receiver(connection, "sensors/7/+", credit=10)
+        answer = receiver.link.remote_source.filter
+        answer.rewind()
+        assert answer.next() and answer.get_dict() == {"enmasse:retained": True}
+        one.publish("sensors/7/b", "live")
+        expected = [("sensors/7/a", b"kept"), ("sensors/7/b", b"kept"), ("sensors/7/b", b"live")]
+        assert read(receiver, 3) == expected
+        one.publish("sensors/7/a", "newer", retain=True)
+        assert read(receiver, 1) == [("sensors/7/a", b"newer")]
+        plain = connection.create_receiver("sensors/7/a", name="plain", credit=10)
+        assert nothing_more(plain)
+        for topic in ("sensors/7/a", "sensors/7/b", "sensors/8/a"):
+            one.publish(topic, "", retain=True)
+        assert read(retained_receiver(connection, "sensors/#", name="all", credit=10), 0) == []
+
+
+def test_retained_messages_are_read_with_one_credit_at_a_time(served: Platform) -> None:
+    topics = [f"sensors/many/{number:03}" for number in range(300)]
+    with connected(served) as connection:
+        sender = connection.create_sender(None)
+        for topic in topics:
+            sender.send(retained(topic, topic.encode() * 100))
+        receiver = retained_receiver(connection, "sensors/many/#")
+        found = [receiver.receive(timeout=TIMEOUT_S).address for _ in topics]
+        assert found == topics
+        for topic in topics:
+            sender.send(retained(topic, b""))
+
+
+def test_filter_for_retained_messages_is_refused_elsewhere(served: Platform) -> None:
+    with connected(served) as connection:
+        for name in ("orders", "news"):
+            with pytest.raises(LinkDetached, match="enmasse:retained"):
+                retained_receiver(connection, name, name=name)
+
+
+def test_receiver_gets_no_retained_message_that_it_has_no_right_to(
+    start_platform: Start, tmp_path: Path
+) -> None:
+    path = document(tmp_path, *ADDRESSES, user("reader", "sensors/open/*"), user("all", "*"))
+    platform = start_platform("-f", path)
+    login = {"user": "all", "password": PASSWORD}
+    for topic in ("sensors/open/1", "sensors/closed/1"):
+        send(platform, topic, retained(topic, b"x"), **login)
+    with connected(platform, user="reader", password=PASSWORD) as connection:
+        receiver = retained_receiver(connection, "sensors/open/+", credit=10)
+        assert read(receiver, 1) == [("sensors/open/1", b"x")]
+        with pytest.raises(LinkDetached, match="unauthorized"):
+            retained_receiver(connection, "sensors/#", name="other")
+
+
+def test_what_amqp_producers_retain_survives_a_kill(tmp_path: Path) -> None:
+    path = document(tmp_path, *ADDRESSES)
+    with running(tmp_path / "data", "-f", str(path)) as platform:
+        send(platform, "sensors/kept", retained("sensors/kept", b"x"))
+        platform.kill()
+    with running(tmp_path / "data") as platform:
+        assert kept(platform, "sensors/kept") == [("sensors/kept", b"x")]
+        with connected(platform) as connection:
+            receiver = retained_receiver(connection, "sensors/#", credit=10)
+            assert read(receiver, 1) == [("sensors/kept", b"x")]
 
 
 def test_will_is_published_when_the_connection_breaks_off(served: Platform) -> None:

@@ -134,7 +134,8 @@ impl Fabric {
     pub(super) fn has_deferred_work(&self) -> bool {
         let has_answers = !(self.sent_settled.is_empty() && self.too_large.is_empty());
         let has_commands = !(self.discharged.is_empty() && self.halted.is_empty() && self.described.is_empty());
-        has_answers || has_commands || [self.freed.is_empty(), self.greeted.is_empty(), self.refused.is_empty()].contains(&false)
+        let has_links = !(self.freed.is_empty() && self.greeted.is_empty() && self.refused.is_empty());
+        has_answers || has_commands || has_links
     }
 
     /// Answers an attach once the homes of all its addresses have answered. The shard reports a

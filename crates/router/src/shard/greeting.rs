@@ -15,9 +15,7 @@ use super::departing::Departure;
 use super::errors::deleted;
 use super::terms::{RETAINED, Terms, retained_filter};
 use super::{ConnId, Shard};
-use crate::core::{
-    AddressKind, AttachmentId, AttachmentRole, Consuming, DYNAMIC_KEYS, Ending, Filter, ToHome,
-};
+use crate::core::{AddressKind, AttachmentId, AttachmentRole, Consuming, DYNAMIC_KEYS, Ending, Filter, ToHome};
 use crate::table::AddressEntry;
 use crate::table::pattern::Pattern;
 
@@ -67,12 +65,10 @@ impl Shard {
     ) -> Result<Option<(Arc<AddressEntry>, (Symbol, Value))>, Error> {
         let Some(source) = attach.source.as_deref().filter(|source| !source.filter.is_empty()) else { return Ok(None) };
         let Some(field) = retained_filter(&source.filter)? else { return Ok(None) };
-        let refused = |why: &str| {
-            Err(Error::new(condition::NOT_IMPLEMENTED, format!("filter \"{RETAINED}\": {why}; omit it")))
-        };
-        let retains = |entry: &Arc<AddressEntry>| {
-            entry.kind == AddressKind::Topic && !DYNAMIC_KEYS.contains(&entry.key.0)
-        };
+        let refused =
+            |why: &str| Err(Error::new(condition::NOT_IMPLEMENTED, format!("filter \"{RETAINED}\": {why}; omit it")));
+        let retains =
+            |entry: &Arc<AddressEntry>| entry.kind == AddressKind::Topic && !DYNAMIC_KEYS.contains(&entry.key.0);
         if !entries.iter().any(retains) {
             return refused("only declared topics have retained messages for AMQP receivers");
         }

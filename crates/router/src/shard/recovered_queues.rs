@@ -184,7 +184,9 @@ impl RecoveredQueues {
         let known = kept.map(|kept| kept.opened_queue(entry, storage)).collect();
         StoredAddressChange::Topic(
             entry.declared(),
-            Box::new(opened.with_targets(dead_letter, expiry).with_retained(retained_of(entry, next)).with_known(known)),
+            Box::new(
+                opened.with_targets(dead_letter, expiry).with_retained(retained_of(entry, next)).with_known(known),
+            ),
         )
     }
 

@@ -16,9 +16,8 @@ const TOPICS: [&str; 2] = ["news", "else"];
 
 /// The plan of the open space with two topics in memory and retained messages.
 fn plan() -> String {
-    let topics = TOPICS.map(|name| {
-        format!(r#"{{"uid": "{name}", "name": "{name}", "type": "topic", "durability": "memory"}},"#)
-    });
+    let topics = TOPICS
+        .map(|name| format!(r#"{{"uid": "{name}", "name": "{name}", "type": "topic", "durability": "memory"}},"#));
     let mqtt = r#""mqtt": {"retainedMessages": 1000, "retainedBytes": 100000000, "sessionExpiryS": 60},"#;
     OPEN_SPACE.replacen("\"addresses\": [", &format!("{mqtt} \"addresses\": [{}", topics.concat()), 1)
 }

@@ -196,12 +196,7 @@ impl Router {
     }
 
     /// The properties of a message that any subscription may need, and whether it is retained.
-    fn head_for_topic(
-        &self,
-        from: Key,
-        message_format: u32,
-        body: &[u8],
-    ) -> Result<(Head, Option<Retention>), Error> {
+    fn head_for_topic(&self, from: Key, message_format: u32, body: &[u8]) -> Result<(Head, Option<Retention>), Error> {
         let envelope = &read(message_format, body)?;
         let retention = self.retention(from, envelope, body)?;
         let producer_name = self.producers[from].producer_name.as_deref();

@@ -71,7 +71,8 @@ impl Router {
         let name = producer.name.as_deref().unwrap_or(&topic.opened.name);
         if envelope.to != Some(name) {
             let found = envelope.to.map_or_else(|| "missing".to_owned(), |to| format!("\"{to}\""));
-            let what = format!("properties.to of a retained message is {found}: set \"{name}\", the name it is sent to");
+            let what =
+                format!("properties.to of a retained message is {found}: set \"{name}\", the name it is sent to");
             return Err(Error::new(condition::INVALID_FIELD, what));
         }
         Ok(Some(if has_empty_body(body) { Retention::Remove } else { Retention::Replace }))

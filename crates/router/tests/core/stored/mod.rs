@@ -30,7 +30,8 @@ use enmasse_journal::log::{Config, Fault, Log, Recovered, Refused, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold,
-    LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink, TransactionId, Unsettled,
+    LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink, TransactionId,
+    Unsettled,
 };
 
 use crate::whole;
