@@ -40,10 +40,10 @@ def retained(to: str, content: bytes) -> Message:
     return Message(address=to, annotations=annotations, body=content, durable=True)
 
 
-def retained_receiver(connection: BlockingConnection, name: str, **options: Any) -> Any:
+def retained_receiver(connection: BlockingConnection, source: str, **options: Any) -> Any:
     """A receiver that asks for the retained messages first."""
     asks = Filter({symbol("enmasse:retained"): True})
-    return connection.create_receiver(name, options=asks, **options)
+    return connection.create_receiver(source, options=asks, **options)
 
 
 def read(receiver: BlockingReceiver, count: int) -> list[tuple[str, bytes]]:

@@ -26,6 +26,7 @@ mod message;
 mod multicast;
 mod outcome;
 mod parts;
+mod posting;
 mod producer;
 mod producer_window;
 mod queue;

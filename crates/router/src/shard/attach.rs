@@ -176,8 +176,8 @@ impl Shard {
             let rights = rights.clone();
             subscribing.allowed = Some(Filter::new(move |name| rights.may(Operation::Recv, name)));
         }
-        if let Some((queue, filter)) = retained {
-            terms.request_retained(queue, filter);
+        if let Some(retained) = retained {
+            retained.add_to(&mut terms);
         }
         Ok(Some(terms))
     }

@@ -41,6 +41,7 @@ mod recovered_queues;
 mod renewing;
 mod resumable;
 mod resuming;
+mod retained;
 mod revoking;
 mod stored;
 mod subscribing;

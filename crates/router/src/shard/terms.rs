@@ -8,7 +8,7 @@
 //! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default
 //!   0
 //! - exclusive: link property `exclusive`: a boolean, or source capability `exclusive`
-//! - retained messages of a topic first: filter `enmasse:retained`, a boolean (`greeting`)
+//! - retained messages of a topic first: filter `enmasse:retained`, a boolean (`retained`)
 //! - numbered producer: link property `enmasse:producer`: a string
 //! - stream: the start position and the partition, by the filters `rabbitmq:stream-offset-spec` and
 //!   `enmasse:stream-partition`, with or without descriptors (`docs/contracts.md` 9)

@@ -6,8 +6,8 @@ use enmasse_journal::queue::{Admission, Head, Stored as Admitted};
 use super::super::arena::Key;
 use super::super::arriving::{Arriving, PendingDuplicate, WholeBody, read, refused};
 use super::super::message::SettlementTarget;
+use super::super::posting::PostingTreatment;
 use super::super::storage::{Commit, Completion};
-use super::super::transactions::PostingTreatment;
 use super::super::{Links, Router};
 
 impl Router {

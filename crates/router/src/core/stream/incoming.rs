@@ -10,16 +10,13 @@ use super::super::Digests;
 use super::super::arena::Key;
 use super::super::arriving::{Arriving, PendingDuplicate, refused};
 use super::super::message::SettlementTarget;
+use super::super::posting::{PartitionIdentity, PostingTreatment};
 use super::super::storage::KeptPacketId;
-use super::super::transactions::PostingTreatment;
 use super::super::{Links, Router};
 use super::Stream;
 
 /// Bytes in a block that precede each message.
 const PREFIX_BYTES: usize = 12;
-
-/// The partition of a message, and its identity there.
-pub(in crate::core) type PartitionIdentity = (u32, Identity);
 
 /// A producer that waits for a message to be on disk.
 #[derive(Clone, Copy, Debug)]

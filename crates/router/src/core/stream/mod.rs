@@ -28,7 +28,7 @@ use super::storage::Storage;
 use super::{AddressKey, Declared, Links, Router};
 
 use incoming::StreamPacketId;
-pub(super) use incoming::{PartitionIdentity, Waiting};
+pub(super) use incoming::Waiting;
 use journal::received_totals;
 
 /// Link property of an attach reply: the partitions of a stream (`docs/contracts.md` 9).

@@ -20,13 +20,13 @@ use smallvec::SmallVec;
 use super::OpenQueue;
 use super::arena::Key;
 use super::arriving::{Arriving, read, refused};
+use super::posting::{PostingTreatment, Retention};
 use super::queue::temporary_settings;
 use super::storage::{Commit, CommitNote, Completion};
-use super::transactions::PostingTreatment;
 use super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
 
 use filter_tree::FilterTree;
-pub(super) use retained::{Retaining, Retention};
+use retained::Retaining;
 pub(super) use subscription::Subscriptions;
 
 /// The state of a topic in addition to that of every address.
@@ -144,6 +144,15 @@ impl Posted {
     pub(in crate::core) fn is_unwanted(&self) -> bool {
         self.is_empty() && self.missed == 0
     }
+}
+
+/// The queues of a message.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// they store it
+    queues: SmallVec<[Key; 4]>,
+    /// slow subscriptions that miss it
+    missed: SmallVec<[Key; 2]>,
 }
 
 impl Router {
@@ -286,10 +295,10 @@ impl Router {
         let now_ms = self.now_ms;
         // Numbered producers exist for queues and streams only.
         let head = &Head { producer: None, ..*head };
-        let (wanted, missed) = self.wanted(audience, head, body, retaining)?;
+        let Wanted { queues, missed } = self.wanted(audience, head, body, retaining)?;
         let mut posted = Posted { missed: missed.len(), ..Posted::default() };
         missed.into_iter().for_each(|key| self.addresses[key].stats.dropped += 1);
-        for key in wanted {
+        for key in queues {
             let head = self.head_in(key, head, body, retaining);
             let queue = self.addresses.queue_mut(key);
             let messages = &mut queue.opened.messages;
@@ -309,18 +318,16 @@ impl Router {
         Ok(posted)
     }
 
-    /// The queues that store a message, and the slow subscriptions that miss it; or why one of them
-    /// refuses it.
+    /// The queues that store a message; or why one of them refuses it.
     fn wanted(
         &self,
         audience: &[Key],
         head: &Head,
         body: &[u8],
         retaining: Option<Retaining>,
-    ) -> Result<(SmallVec<[Key; 4]>, SmallVec<[Key; 2]>), Refusal> {
+    ) -> Result<Wanted, Refusal> {
         let subject = Subject::new(body).delivery_count(u32::from(head.delivery_count)).at(self.now_ms.cast_signed());
-        let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
-        let mut wanted: SmallVec<[Key; 4]> = SmallVec::new();
+        let Wanted { mut queues, mut missed } = Wanted::default();
         for key in audience.iter().copied().chain(retaining.map(|retaining| retaining.queue)) {
             let queue = self.addresses.queue(key);
             let selector = queue.subscription.as_ref().and_then(|subscription| subscription.selector.as_deref());
@@ -342,9 +349,9 @@ impl Router {
                 Some(refusal) => return Err(refusal),
                 None => {}
             }
-            wanted.push(key);
+            queues.push(key);
         }
-        Ok((wanted, missed))
+        Ok(Wanted { queues, missed })
     }
 
     /// The head of a message in one of its queues.

@@ -11,20 +11,12 @@ use enmasse_journal::queue::Head;
 
 use super::super::Router;
 use super::super::arena::Key;
+use super::super::posting::Retention;
 
 /// How long the message without content is kept that removes another, in milliseconds.
 const REMOVAL_TTL_MS: u64 = 1000;
 
-/// What a message does to the retained message of its topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core) enum Retention {
-    /// it takes its place
-    Replace,
-    /// it has no content
-    Remove,
-}
-
-/// The same, with the queue of retained messages.
+/// What a message does to the retained message of its topic, with their queue.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Retaining {
     pub(in crate::core) queue: Key,

@@ -15,13 +15,13 @@ use super::super::arena::Key;
 use super::super::arriving::{address_deleted, refused};
 use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
+use super::super::posting::{PartitionIdentity, PostingTreatment};
 use super::super::storage::LaneId;
 use super::super::storage::{Commit, Completion, MemoryBlock, Queues, not_stored};
-use super::super::stream::PartitionIdentity;
 use super::super::topic::Posted;
 use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router, ToLink, TransactionId};
-use super::{Posting, PostingTreatment, Retirement, Transaction, rolled_back, unknown};
+use super::{Posting, Retirement, Transaction, rolled_back, unknown};
 
 /// Bound of the targets on disk of one commit, one for each message and queue: a commit is one
 /// group of the log.

@@ -19,10 +19,9 @@ use super::arena::Key;
 use super::arriving::{Arriving, refused};
 use super::message::SettlementTarget;
 use super::outcome::Retiring;
+use super::posting::PostingTreatment;
 use super::received::{Account, Received, share_used_up};
 use super::storage::LaneId;
-use super::stream::PartitionIdentity;
-use super::topic::Retention;
 use super::{AddressKey, Ending, Links, Origin, Router, ToLink, TransactionId, home_of_token};
 use discharge::Committing;
 
@@ -137,16 +136,6 @@ pub(in crate::core) struct Posting {
     /// its origin, at a topic
     pub(in crate::core) origin: Option<Arc<Origin>>,
     pub(in crate::core) body: Box<[u8]>,
-}
-
-/// How the kind of its address treats a posting.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::core) enum PostingTreatment {
-    Queue,
-    /// what it does to the retained message of its topic
-    Topic(Option<Retention>),
-    /// its partition and identity there
-    Stream(PartitionIdentity),
 }
 
 /// The pending outcome of a delivery.
