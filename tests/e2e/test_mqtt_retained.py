@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from proton import Delivery, Message, symbol
 from proton.reactor import Filter
-from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
+from proton.utils import BlockingConnection, LinkDetached
 
 from mqtt_client import V311, cut, device, device_at, publish_properties
 from platform_process import Platform, Start, running
@@ -34,7 +34,7 @@ def body(receiver: Any) -> bytes:
     return bytes(message.body)
 
 
-def retained(to: str, content: bytes) -> Message:
+def retained(to: str | None, content: bytes) -> Message:
     """A message that its topic is to keep; without content it removes that one."""
     annotations = {symbol("x-opt-retain-message"): True}
     return Message(address=to, annotations=annotations, body=content, durable=True)
@@ -42,11 +42,12 @@ def retained(to: str, content: bytes) -> Message:
 
 def retained_receiver(connection: BlockingConnection, source: str, **options: Any) -> Any:
     """A receiver that asks for the retained messages first."""
-    asks = Filter({symbol("enmasse:retained"): True})
+    filters: dict[symbol, Any] = {symbol("enmasse:retained"): True}
+    asks = Filter(filters)
     return connection.create_receiver(source, options=asks, **options)
 
 
-def read(receiver: BlockingReceiver, count: int) -> list[tuple[str, bytes]]:
+def read(receiver: Any, count: int) -> list[tuple[str, bytes]]:
     """Topics and contents of the next messages of a receiver, and no more."""
     found = []
     for _ in range(count):
@@ -153,9 +154,8 @@ def test_amqp_producer_sets_and_removes_the_retained_message_of_a_topic(served: 
 
 def test_retained_message_of_an_amqp_producer_names_its_topic(served: Platform) -> None:
     for wrong in ("sensors/other", None):
-        message = retained("", b"x")
-        message.address = wrong
-        assert outcomes(served, "sensors/named", message) == [Delivery.REJECTED]
+        told = outcomes(served, "sensors/named", retained(wrong, b"x"))
+        assert told == [Delivery.REJECTED]
     assert kept(served, "sensors/#", 0) == []
 
 
