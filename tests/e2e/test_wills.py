@@ -21,7 +21,9 @@ from proton_client import (
     connected,
     document,
     nothing_more,
+    numbered,
     received,
+    send,
     take,
     user,
 )
@@ -29,7 +31,7 @@ from proton_client import (
 pytestmark = pytest.mark.timeout(120)
 
 SERVICES = ("$lwt", "$mqtt.willservice", "$mqtt.lwtservice")
-ADDRESSES = (address("gone"), address("news", "topic"))
+ADDRESSES = (address("gone"), address("other"), address("news", "topic"))
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +168,8 @@ def test_will_survives_a_crash_of_the_node(tmp_path: Path) -> None:
             clean = connection.create_sender("$lwt", name="clean")
             clean.send(will("discarded"))
             clean.close()
+            # What is stored later is on disk after what the detach has removed.
+            send(platform, "other", *numbered(0, 3, durable=True))
             platform.kill()
     with running(tmp_path / "data") as platform:
         with connected(platform) as connection, closing(connection):
