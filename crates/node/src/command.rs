@@ -1,11 +1,13 @@
 //! Commands of other threads for a worker.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::Error;
 use enmasse_journal::log::RecordLocation;
+use enmasse_mqtt::session::Session;
 use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
 use enmasse_router::shard::{ConnId, LoginSubject, Moved, StoredAddressChange};
 use enmasse_router::table::{AddressEntry, Judged, SpaceKey, Table};
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     ListLinks(Option<u64>, Sender<WorkerLinks>),
     /// list the sessions of MQTT clients of a space
     Sessions(SpaceKey, Sender<WorkerSessions>),
+    /// report the sessions of the clients with these connections
+    SessionStates(Arc<HashSet<u64>>, Sender<Vec<(u64, Session)>>),
     /// end the session of this user and client id in a space
     EndSession(SpaceKey, Arc<SessionKey>, Sender<()>),
     /// close a connection of this worker; the answer is whether it has it

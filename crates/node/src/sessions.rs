@@ -1,6 +1,6 @@
 //! Sessions of MQTT clients, as management lists and ends them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -73,7 +73,8 @@ pub struct WillLine {
 
 /// Where the state of a session is.
 enum Found {
-    Connected(u64, Session),
+    /// at the client's connection
+    Connected(u64),
     /// the queue with its record, at this worker
     Recorded(u16, AddressKey),
 }
@@ -96,16 +97,23 @@ impl Node {
         let more = found.len().saturating_sub(max);
         // All records are requested before the first one is awaited.
         let requested: Vec<_> = found.into_iter().take(max).map(|(key, found)| (key, self.request(found))).collect();
+        let connected = requested.iter().filter_map(|(_, state)| match state {
+            State::Connected(connection) => Some(*connection),
+            State::Requested(..) => None,
+        });
+        let connected = Arc::new(connected.collect::<HashSet<u64>>());
+        let states = self.ask(|answer| Command::SessionStates(Arc::clone(&connected), answer))?;
+        let mut states: HashMap<u64, Session> = states.into_iter().flatten().collect();
         let mut lines = Vec::with_capacity(requested.len());
         for ((user, client_id), state) in requested {
             let (connection, session) = match state {
-                State::Known(connection, session) => (Some(connection), Some(session)),
+                State::Connected(connection) => (Some(connection), states.remove(&connection)),
                 State::Requested(worker, answered) => {
                     let done = answered.recv_timeout(ANSWER_TIMEOUT);
                     (None, record(done.map_err(|error| no_answer(worker, error))?))
                 }
             };
-            // One without a record has ended in the meantime.
+            // One without a state has ended in the meantime, or its client has left.
             lines.extend(session.map(|session| SessionLine::of(user, client_id, connection, session)));
         }
         Ok((lines, more))
@@ -128,9 +136,9 @@ impl Node {
             // The client may connect again at once: its new session has another record.
             let is_there = match (&before, recorded) {
                 (_, Some(record)) => self.record_of(space, &key)? == Some(record),
-                (Found::Connected(connection, _), None) => {
+                (Found::Connected(connection), None) => {
                     let now = self.find_sessions(space)?;
-                    matches!(now.get(&*key), Some(Found::Connected(other, _)) if other == connection)
+                    matches!(now.get(&*key), Some(Found::Connected(other)) if other == connection)
                 }
                 (Found::Recorded(..), None) => false,
             };
@@ -160,7 +168,7 @@ impl Node {
         }
         // The record of a connected client may be on its way to the disk: its own state counts.
         let connected = connected.into_iter();
-        found.extend(connected.map(|(user, id, number, session)| ((user, id), Found::Connected(number, session))));
+        found.extend(connected.map(|(user, id, number)| ((user, id), Found::Connected(number))));
         Ok(found)
     }
 
@@ -173,7 +181,7 @@ impl Node {
 
     fn request(&self, found: Found) -> State {
         let (worker, record) = match found {
-            Found::Connected(connection, session) => return State::Known(connection, session),
+            Found::Connected(connection) => return State::Connected(connection),
             Found::Recorded(worker, record) => (worker, record),
         };
         let operation = Operation {
@@ -194,7 +202,7 @@ impl Node {
 }
 
 enum State {
-    Known(u64, Session),
+    Connected(u64),
     Requested(u16, Receiver<Operated>),
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use enmasse_journal::log::{LogStats, Unnamed};
 use enmasse_journal::queue::{Cause, QueueStats};
-use enmasse_mqtt::session::Session;
 use enmasse_router::core::{AddressKey, AddressStats};
 use enmasse_router::shard::RecordedSession;
 use enmasse_router::table::Space;
@@ -16,8 +15,8 @@ pub(crate) type SessionKey = (Option<String>, String);
 /// The sessions of a space that a worker knows.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSessions {
-    /// of connected clients: user, client id, connection, state
-    pub(crate) connected: Vec<(Option<String>, String, u64, Session)>,
+    /// of connected clients: user, client id, connection
+    pub(crate) connected: Vec<(Option<String>, String, u64)>,
     /// on disk
     pub(crate) recorded: Vec<RecordedSession>,
 }

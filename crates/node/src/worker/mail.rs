@@ -1,10 +1,12 @@
 //! Runs commands of other threads, and requests of the shard.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
+use enmasse_mqtt::session::Session;
 use enmasse_router::shard::{ConnId, Fact, Moved, Request};
 use enmasse_router::table::{Judged, Refusal, SpaceKey};
 use mio::Token;
@@ -94,6 +96,7 @@ impl Worker {
             Command::List(answer) => reply(&answer, self.list()),
             Command::ListLinks(id, answer) => reply(&answer, self.list_links(id)),
             Command::Sessions(space, answer) => reply(&answer, self.list_sessions(space)),
+            Command::SessionStates(connections, answer) => reply(&answer, self.session_states(&connections)),
             Command::EndSession(space, session, done) => self.end_session(space, &session, &done),
             Command::Close(id, answer) => reply(&answer, self.close_connection(id)),
             Command::Trace(id, on) => self.set_trace(id, on),
@@ -276,10 +279,16 @@ impl Worker {
         reply(done, ());
     }
 
+    fn session_states(&self, connections: &HashSet<u64>) -> Vec<(u64, Session)> {
+        let sockets = self.sockets.iter().map(|(_, socket)| socket);
+        let wanted = sockets.filter(|socket| connections.contains(&socket.details.id));
+        wanted.filter_map(|socket| Some((socket.details.id, self.shard.session_of(socket.phase.conn()?)?))).collect()
+    }
+
     fn list_sessions(&self, space: SpaceKey) -> WorkerSessions {
         let connected = self.shard.connected_sessions(space).into_iter().filter_map(|found| {
             let socket = &self.sockets[self.socket_of(found.conn)? as usize];
-            Some((found.user, found.client_id, socket.details.id, found.session))
+            Some((found.user, found.client_id, socket.details.id))
         });
         WorkerSessions { connected: connected.collect(), recorded: self.shard.recorded_sessions_of(space) }
     }

@@ -132,12 +132,7 @@ impl Shard {
     fn visit(&mut self, absent: Absent) {
         let Some(space) = self.table.space(absent.space) else { return };
         let authenticated = Authenticated::vouched(&self.table, space.name(), absent.user.clone());
-        let (_, _, handshake) = self.begin_handshake(&Peer::default());
-        let mut mqtt = self.begin_mqtt(self.fabric.now);
-        mqtt.login = Some(Box::new(Login::new(absent.client_id.clone(), false)));
-        let mut conn = Conn::new(Machine::Mqtt(mqtt), handshake, authenticated);
-        conn.handshake = None;
-        conn.container = absent.client_id.as_str().into();
+        let mut conn = self.without_client(Login::new(absent.client_id.clone(), false), authenticated);
         conn.access = Some((absent.space, self.rights(&conn, absent.space)));
         let attach = request("mqtt".to_owned());
         let name = self.shared.link_names.digest(absent.space.0, conn.user(), &conn.container, &attach);
@@ -152,7 +147,23 @@ impl Shard {
         if let Some(mqtt) = self.mqtt(id) {
             mqtt.visit = Some(absent.visit);
         }
-        if let Some(attach) = self.register_name(id, SESSION, Box::new(attach)) {
+        self.log_in(id);
+    }
+
+    /// A connection without a client, whose login begins with [`Shard::log_in`].
+    pub(super) fn without_client(&mut self, login: Login, authenticated: Authenticated) -> Conn {
+        let (_, _, handshake) = self.begin_handshake(&Peer::default());
+        let mut mqtt = self.begin_mqtt(self.fabric.now);
+        let container = login.client_id.as_str().into();
+        mqtt.login = Some(Box::new(login));
+        let mut conn = Conn::new(Machine::Mqtt(mqtt), handshake, authenticated);
+        (conn.handshake, conn.container) = (None, container);
+        conn
+    }
+
+    /// Takes the client id of a connection without a client, and looks for its session.
+    pub(super) fn log_in(&mut self, id: ConnId) {
+        if let Some(attach) = self.register_name(id, SESSION, Box::new(request("mqtt".to_owned()))) {
             self.attach_mqtt(id, SESSION, attach);
         }
         self.input_mqtt(id, &[], u64::MAX);

@@ -20,8 +20,6 @@ pub struct ConnectedSession {
     pub client_id: String,
     /// its connection
     pub conn: ConnId,
-    /// its filters, expiry and will
-    pub session: Session,
 }
 
 /// A session on disk: its user, its client id, and the queue with its record.
@@ -33,11 +31,18 @@ impl Shard {
     pub fn connected_sessions(&self, space: SpaceKey) -> Vec<ConnectedSession> {
         let clients = self.fabric.conns.iter().filter_map(|(key, conn)| {
             let is_within = conn.access.as_ref().is_some_and(|(within, _)| *within == space);
-            let mqtt = conn.machine.mqtt().filter(|mqtt| is_within && has_session(mqtt))?;
+            conn.machine.mqtt().filter(|mqtt| is_within && has_session(mqtt))?;
             let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
-            Some(ConnectedSession { user, client_id, conn: self.id(key as u32), session: mqtt.record() })
+            Some(ConnectedSession { user, client_id, conn: self.id(key as u32) })
         });
         clients.collect()
+    }
+
+    /// The filters, expiry and will of the session of a connected client.
+    #[must_use]
+    pub fn session_of(&self, id: ConnId) -> Option<Session> {
+        let conn = self.fabric.conns.get(id.key()).filter(|_| self.knows(id))?;
+        conn.machine.mqtt().filter(|mqtt| has_session(mqtt)).map(Mqtt::record)
     }
 
     /// The sessions on disk of a space, if they live here.

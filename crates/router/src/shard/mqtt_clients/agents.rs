@@ -7,12 +7,9 @@
 use enmasse_amqp::types::{Error, condition};
 use enmasse_mqtt::session::StoredWill;
 
-use crate::shard::conn::{Conn, Peer};
-use crate::shard::machine::Machine;
-use crate::shard::mqtt::links::request;
+use crate::shard::mqtt::WillOwner;
 use crate::shard::mqtt::login::Login;
 use crate::shard::mqtt::record::After;
-use crate::shard::mqtt::{SESSION, WillOwner};
 use crate::shard::{ConnId, Shard};
 
 /// Client ids of agents begin so. Text of MQTT has no U+0000 [5: 1.5.4-2].
@@ -35,20 +32,14 @@ impl Shard {
         let client = &self.fabric.conns[id.key()];
         let client_id = format!("{PREFIX}{}{PREFIX}{link_name}", client.container);
         let (authenticated, access) = (client.authenticated.clone(), client.access.clone());
-        let (_, _, handshake) = self.begin_handshake(&Peer::default());
-        let mut mqtt = self.begin_mqtt(self.fabric.now);
-        mqtt.login =
-            Some(Box::new(Login { clean_start: true, will: Some(will), ..Login::new(client_id.clone(), false) }));
-        mqtt.owner = Some(owner);
-        let mut conn = Conn::new(Machine::Mqtt(mqtt), handshake, authenticated);
-        conn.handshake = None;
-        conn.container = client_id.as_str().into();
+        let login = Login { clean_start: true, will: Some(will), ..Login::new(client_id, false) };
+        let mut conn = self.without_client(login, authenticated);
         conn.access = access;
         let agent = self.insert(conn);
-        if let Some(attach) = self.register_name(agent, SESSION, Box::new(request("mqtt".to_owned()))) {
-            self.attach_mqtt(agent, SESSION, attach);
+        if let Some(mqtt) = self.mqtt(agent) {
+            mqtt.owner = Some(owner);
         }
-        self.input_mqtt(agent, &[], u64::MAX);
+        self.log_in(agent);
         agent
     }
 
