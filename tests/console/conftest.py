@@ -3,8 +3,9 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,16 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Response, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Request,
+    Response,
+    expect,
+    sync_playwright,
+)
+from playwright.sync_api import Error as PlaywrightError
 from proton import Message
 from proton.utils import BlockingConnection
 
@@ -28,6 +38,8 @@ FLAGS = (
 WAIT_MS = 60_000
 HEIGHT = 900
 """Of a browser window, in pixels."""
+EXCHANGES_MAX = 40
+SNAPSHOT_MS = 5_000
 expect.set_options(timeout=WAIT_MS)
 EXPECTED = re.compile(r"/console/session$|dryRun=All|/report$")
 """Requests that may be refused: the first question of the page, the checks of a form, and the
@@ -52,6 +64,8 @@ class Console:
     platform: Platform
     scheme: str = "http"
     problems: list[str] = field(default_factory=list)
+    exchanges: deque[str] = field(default_factory=lambda: deque(maxlen=EXCHANGES_MAX))
+    """The last requests and responses, for the report of a failed test."""
 
     @property
     def base(self) -> str:
@@ -79,6 +93,7 @@ def observe(console: Console) -> None:
 
     def on_response(response: Response) -> None:
         is_expected = response.status < 500 and EXPECTED.search(response.url)
+        console.exchanges.append(f"{response.status} {response.request.method} {response.url}")
         if response.status >= 400 and not is_expected:
             console.problems.append(f"{response.status} {response.url}")
 
@@ -90,14 +105,28 @@ def observe(console: Console) -> None:
     page.on("pageerror", lambda error: console.problems.append(str(error)))
     page.on("console", on_console)
     page.on("response", on_response)
-    page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith((console.platform.url(console.scheme), "data:", "blob:"))
-            else console.problems.append(f"another host: {request.url}")
-        ),
-    )
+
+    def on_request(request: Request) -> None:
+        console.exchanges.append(f"... {request.method} {request.url}")
+        if not request.url.startswith((console.platform.url(console.scheme), "data:", "blob:")):
+            console.problems.append(f"another host: {request.url}")
+
+    page.on("request", on_request)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the page showed and asked for to the report of a failed test."""
+    report = yield
+    console = getattr(item, "funcargs", {}).get("console")
+    if report.failed and call.when == "call" and isinstance(console, Console):
+        report.sections.append(("Requests of the page", "\n".join(console.exchanges)))
+        with suppress(PlaywrightError):
+            shown = console.page.locator("body").aria_snapshot(timeout=SNAPSHOT_MS)
+            report.sections.append(("Page", shown))
+    return report
 
 
 # Not for the session: Playwright runs an event loop in this thread, and other files of the same

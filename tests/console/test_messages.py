@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 from proton.utils import BlockingConnection
 
 from console.conftest import (
@@ -79,10 +79,8 @@ def test_dead_letters_go_back_by_cause_and_after_an_edit(console: Console, space
     send(console.platform, space, "broken", "one", "two", "three")
     reject_all(console.platform, "broken", 3)
     page = console.open(address_path(space, "mail.dead", "deadletters"))
-    row = page.get_by_role("row").nth(1)
+    row = group_row(page, "broken", messages=3)
     expect(row).to_contain_text("Rejected by a consumer")
-    expect(row).to_contain_text("broken")
-    expect(row).to_contain_text("3")
     row.get_by_role("button", name=re.compile("^Actions of")).click()
     page.get_by_role("menuitem", name="Edit and redrive one").click()
     dialog = page.get_by_role("dialog")
@@ -90,7 +88,7 @@ def test_dead_letters_go_back_by_cause_and_after_an_edit(console: Console, space
     dialog.get_by_role("button", name="Redrive").click()
     expect(dialog.get_by_text("The message was sent back.")).to_be_visible()
     dialog.get_by_role("contentinfo").get_by_role("button", name="Close").click()
-    expect(row).to_contain_text("2")
+    group_row(page, "broken", messages=2)
     page.get_by_role("button", name=re.compile("Redrive all 2 messages")).click()
     dialog.get_by_role("button", name="Redrive").click()
     expect(dialog.get_by_text("2 messages sent back.")).to_be_visible()
@@ -99,6 +97,41 @@ def test_dead_letters_go_back_by_cause_and_after_an_edit(console: Console, space
         bodies = {receiver.receive(timeout=10).body for _ in range(3)}
     assert "mended" in bodies
     assert len(bodies) == 3
+
+
+def group_row(page: Page, origin: str, *, messages: int) -> Locator:
+    """Wait for the row of the dead letters of a queue, with this number of messages."""
+    row = page.get_by_role("row").filter(has=page.get_by_text(origin, exact=True))
+    expect(row.get_by_role("link", name=str(messages), exact=True)).to_be_visible()
+    return row
+
+
+def test_actions_on_a_group_of_dead_letters_leave_the_other_groups(
+    console: Console, space: str
+) -> None:
+    put_address(console.platform, space, "lost", "deadletter")
+    for origin, *bodies in (("late", "one", "two"), ("early", "three")):
+        put_address(console.platform, space, origin, "queue", deadletter="lost")
+        send(console.platform, space, origin, *bodies)
+        reject_all(console.platform, origin, len(bodies))
+    page = console.open(address_path(space, "mail.lost", "deadletters"))
+    group_row(page, "late", messages=2)
+    row = group_row(page, "early", messages=1)
+    row.get_by_role("link", name="1", exact=True).click()
+    expect(page.get_by_text("'early'")).to_be_visible()
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_role("button", name="Remove the filter").click()
+    expect(page.get_by_role("row")).to_have_count(4)
+    page = console.open(address_path(space, "mail.lost", "deadletters"))
+    row.get_by_role("button", name=re.compile("^Actions of")).click()
+    page.get_by_role("menuitem", name="Purge").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("1 message that match")).to_be_visible()
+    dialog.get_by_role("button", name="Purge").click()
+    expect(dialog.get_by_text("1 message purged.")).to_be_visible()
+    dialog.get_by_role("contentinfo").get_by_role("button", name="Close").click()
+    expect(row).to_have_count(0)
+    group_row(page, "late", messages=2)
 
 
 @pytest.fixture

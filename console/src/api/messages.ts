@@ -43,8 +43,15 @@ export interface StreamStart {
   position?: 'first' | 'last';
 }
 
-export interface OperationRequest {
+/** The messages of an address that an operation applies to: all, or those that one of the two matches. */
+export interface Selection {
+  /** A JMS selector. */
   selector?: string;
+  /** An SQL filter expression, which also reads message annotations. */
+  filter?: string;
+}
+
+export interface OperationRequest extends Selection {
   limit?: number;
   dryRun?: boolean;
   to?: string;
@@ -83,7 +90,8 @@ export interface DeadLetterGroup {
   oldest: string;
   newest: string;
   description?: string;
-  selector: string;
+  /** The SQL filter expression that matches this group. */
+  filter: string;
   ids: number[];
 }
 

@@ -25,7 +25,7 @@ const CAUSES: Record<string, { title: string; status: 'warning' | 'danger' | 'in
 
 const REFRESH_MS = 10_000;
 
-function columnsOf(pathOf: (selector: string) => string): Column<DeadLetterGroup>[] {
+function columnsOf(pathOf: (filter: string) => string): Column<DeadLetterGroup>[] {
   return [
     {
       key: 'cause',
@@ -52,7 +52,7 @@ function columnsOf(pathOf: (selector: string) => string): Column<DeadLetterGroup
       key: 'messages',
       title: 'Messages',
       isNumeric: true,
-      render: (group) => <Link to={pathOf(group.selector)}>{count(group.messages)}</Link>,
+      render: (group) => <Link to={pathOf(group.filter)}>{count(group.messages)}</Link>,
     },
     { key: 'bytes', title: 'Size', isNumeric: true, render: (group) => bytes(group.bytes) },
     { key: 'oldest', title: 'First', render: (group) => <Age of={group.oldest} /> },
@@ -69,8 +69,8 @@ export function DeadLettersPage() {
   });
   const [transfer, setTransfer] = useState<Transfer | null>(null);
   const [editing, setEditing] = useState<DeadLetterGroup | null>(null);
-  const pathOf = (selector: string) =>
-    `${addressPath(namespace, address.metadata.name, 'messages')}?selector=${encodeURIComponent(selector)}`;
+  const pathOf = (filter: string) =>
+    `${addressPath(namespace, address.metadata.name, 'messages')}?filter=${encodeURIComponent(filter)}`;
   const mayRedrive = may('create', AddressKind, 'redrive');
   return (
     <PageSection isFilled>
@@ -79,7 +79,7 @@ export function DeadLettersPage() {
           <StackItem>
             <Button
               onClick={() => {
-                setTransfer({ action: 'redrive', selector: '' });
+                setTransfer({ action: 'redrive', selection: {} });
               }}
             >
               Redrive all {plural(found.data.messages, 'message')}
@@ -102,7 +102,7 @@ export function DeadLettersPage() {
                     {
                       title: 'Redrive',
                       onClick: () => {
-                        setTransfer({ action: 'redrive', selector: group.selector });
+                        setTransfer({ action: 'redrive', selection: { filter: group.filter } });
                       },
                     },
                     {
@@ -118,7 +118,7 @@ export function DeadLettersPage() {
                 .map((action) => ({
                   title: action === 'move' ? 'Move' : action === 'copy' ? 'Copy' : 'Purge',
                   onClick: () => {
-                    setTransfer({ action, selector: group.selector });
+                    setTransfer({ action, selection: { filter: group.filter } });
                   },
                 })),
             ]}

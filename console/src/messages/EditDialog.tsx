@@ -73,8 +73,8 @@ function Editor({ address, stored, group, onClose }: EditDialogProps & { stored:
 export function EditDialog(props: EditDialogProps) {
   const { address, group, onClose } = props;
   const first = useQuery({
-    queryKey: ['first-of-group', address.metadata.uid, group.selector],
-    queryFn: () => operate(address, 'peek', { selector: group.selector, limit: 1, form: 'typed' }),
+    queryKey: ['first-of-group', address.metadata.uid, group.filter],
+    queryFn: () => operate(address, 'peek', { filter: group.filter, limit: 1, form: 'typed' }),
     gcTime: 0,
     retry: false,
   });

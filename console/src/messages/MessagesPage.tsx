@@ -15,7 +15,7 @@ import { useState } from 'react';
 import { Link, useSearchParams } from 'react-router';
 import { ApiError } from '@/api/errors';
 import { AddressKind } from '@/api/kinds';
-import { operate, type OperationAnswer, type StoredMessage } from '@/api/messages';
+import { operate, type OperationAnswer, type Selection, type StoredMessage } from '@/api/messages';
 import { useAddress } from '@/addresses/AddressLayout';
 import { acceptsMessages, isManaged, isStream } from '@/addresses/types';
 import { addressPath } from '@/spaces/paths';
@@ -100,22 +100,30 @@ function columnsOf(isOfStream: boolean, open: (message: StoredMessage) => void):
   ];
 }
 
+/** What the address of the page selects; a selector excludes a filter. */
+function selectionOf(parameters: URLSearchParams): Selection {
+  const [selector, filter] = [parameters.get('selector'), parameters.get('filter')];
+  if (selector) return { selector };
+  return filter ? { filter } : {};
+}
+
 export function MessagesPage() {
   const { address, namespace, may } = useAddress();
   const isOfStream = isStream(address);
   const [parameters, setParameters] = useSearchParams();
-  const selector = parameters.get('selector') ?? '';
-  const [typed, setTyped] = useState(selector);
+  const selection = isOfStream ? {} : selectionOf(parameters);
+  const expression = selection.selector ?? selection.filter;
+  const [typed, setTyped] = useState(selection.selector ?? '');
   const [start, setStart] = useState(FROM_FIRST);
   const [opened, setOpened] = useState<number | null>(null);
   const [transfer, setTransfer] = useState<Transfer | null>(null);
   const found = useInfiniteQuery({
-    queryKey: ['messages', address.metadata.uid, selector, isOfStream ? start : null],
+    queryKey: ['messages', address.metadata.uid, selection, isOfStream ? start : null],
     queryFn: ({ pageParam }) =>
       operate(address, 'peek', {
         limit: PAGE,
         form: 'typed',
-        ...(selector && !isOfStream ? { selector } : {}),
+        ...selection,
         ...(pageParam ? { continue: pageParam } : isOfStream ? startOf(start) : {}),
       }),
     initialPageParam: '',
@@ -125,7 +133,7 @@ export function MessagesPage() {
   });
   const rows = found.data?.pages.flatMap((page) => page.items ?? []);
   const isSelectorWrong =
-    selector !== '' && found.error instanceof ApiError && [400, 422].includes(found.error.status);
+    expression !== undefined && found.error instanceof ApiError && [400, 422].includes(found.error.status);
   const search = (text: string) => {
     setParameters(text ? { selector: text } : {}, { replace: true });
   };
@@ -180,20 +188,35 @@ export function MessagesPage() {
                     isDanger={action === 'purge'}
                     isDisabled={(rows?.length ?? 0) === 0}
                     onClick={() => {
-                      setTransfer({ action, selector });
+                      setTransfer({ action, selection });
                     }}
                     className="em-gap"
                   >
                     {action === 'move' ? 'Move' : action === 'copy' ? 'Copy' : 'Purge'}
-                    {selector ? ' selected' : ' all'}
+                    {expression ? ' selected' : ' all'}
                   </Button>
                 ))}
             </FlexItem>
           </Flex>
         </StackItem>
+        {selection.filter ? (
+          <StackItem>
+            <Label
+              onClose={() => {
+                search('');
+              }}
+              closeBtnAriaLabel="Remove the filter"
+            >
+              <span className="em-break">Filter: {selection.filter}</span>
+            </Label>
+          </StackItem>
+        ) : null}
         {isSelectorWrong ? (
           <StackItem>
-            <ActionError error={found.error} title="The selector cannot be read" />
+            <ActionError
+              error={found.error}
+              title={`The ${selection.filter ? 'filter' : 'selector'} cannot be read`}
+            />
           </StackItem>
         ) : null}
         <StackItem>
@@ -206,7 +229,7 @@ export function MessagesPage() {
             retry={() => void found.refetch()}
             empty={
               <Empty
-                title={selector ? 'No message matches' : 'No messages'}
+                title={expression ? 'No message matches' : 'No messages'}
                 icon={EnvelopeIcon}
                 action={
                   acceptsMessages(address) && may('create', AddressKind, 'send') ? (

@@ -16,18 +16,18 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { AddressKind } from '@/api/kinds';
 import { useList } from '@/api/list';
-import { operateAll, type Operation } from '@/api/messages';
+import { operateAll, type Operation, type Selection } from '@/api/messages';
 import type { Address } from '@/api/types';
 import { spaceOf } from '@/spaces/paths';
 import { ActionError } from '@/ui/States';
 import { SelectField } from '@/ui/fields';
 import { exact, plural } from '@/ui/format';
 
-/** Move, copy, purge or redrive what a selector selects: first a dry run, then slices with progress. */
+/** Move, copy, purge or redrive a selection: first a dry run, then slices with progress. */
 
 export interface Transfer {
   action: Extract<Operation, 'move' | 'copy' | 'purge' | 'redrive'>;
-  selector: string;
+  selection: Selection;
 }
 
 const WORDS: Record<Transfer['action'], { title: string; verb: string; done: string; text: string }> = {
@@ -81,19 +81,19 @@ export interface TransferDialogProps {
 }
 
 export function TransferDialog({ address, transfer, onClose }: TransferDialogProps) {
-  const { action, selector } = transfer;
+  const { action, selection } = transfer;
+  const expression = selection.selector ?? selection.filter;
   const words = WORDS[action];
   const needsTarget = action === 'move' || action === 'copy';
   const targets = useTargets(address, needsTarget);
   const [to, setTo] = useState('');
   const [progress, setProgress] = useState(0);
   const abort = useRef(new AbortController());
-  const scope = selector ? { selector } : {};
   const dryRun = useQuery({
-    queryKey: ['dry-run', 'messages', address.metadata.uid, action, selector],
+    queryKey: ['dry-run', 'messages', address.metadata.uid, action, selection],
     // A dry run of purge counts what each of these operations would take.
     queryFn: () =>
-      operateAll(address, action === 'redrive' ? 'redrive' : 'purge', { ...scope, dryRun: true }),
+      operateAll(address, action === 'redrive' ? 'redrive' : 'purge', { ...selection, dryRun: true }),
     gcTime: 0,
     retry: false,
   });
@@ -103,7 +103,7 @@ export function TransferDialog({ address, transfer, onClose }: TransferDialogPro
       operateAll(
         address,
         action,
-        { ...scope, ...(needsTarget ? { to } : {}) },
+        { ...selection, ...(needsTarget ? { to } : {}) },
         setProgress,
         abort.current.signal,
       ),
@@ -131,10 +131,10 @@ export function TransferDialog({ address, transfer, onClose }: TransferDialogPro
             ) : (
               <Content component="p">
                 <strong>{exact(total ?? 0)}</strong> {total === 1 ? 'message' : 'messages'}
-                {selector ? (
+                {expression ? (
                   <>
                     {' '}
-                    that match <code className="em-break">{selector}</code>
+                    that match <code className="em-break">{expression}</code>
                   </>
                 ) : null}
                 . {words.text}
