@@ -1,5 +1,6 @@
 import { Button, Label, PageSection, Stack, StackItem } from '@patternfly/react-core';
 import CheckIcon from '@patternfly/react-icons/dist/esm/icons/check-circle-icon';
+import HourglassIcon from '@patternfly/react-icons/dist/esm/icons/hourglass-half-icon';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link } from 'react-router';
@@ -84,7 +85,12 @@ export function DeadLettersPage() {
             >
               Redrive all {plural(found.data.messages, 'message')}
             </Button>{' '}
-            {found.data.complete ? null : <Label status="info">Only the first 10,000 are grouped</Label>}
+            {found.data.complete ? null : (
+              <Label status="info">
+                Only the first {plural(found.data.messages, 'message')}{' '}
+                {found.data.messages === 1 ? 'is' : 'are'} grouped
+              </Label>
+            )}
           </StackItem>
         ) : null}
         <StackItem>
@@ -123,10 +129,16 @@ export function DeadLettersPage() {
                 })),
             ]}
             empty={
-              <Empty title="No dead letters" icon={CheckIcon}>
-                Messages arrive here when a queue, topic or subscription that names this address gives them
-                up.
-              </Empty>
+              found.data?.complete === false ? (
+                <Empty title="No dead letter could be read yet" icon={HourglassIcon}>
+                  The disk of the node is slow. The page asks again every 10 seconds.
+                </Empty>
+              ) : (
+                <Empty title="No dead letters" icon={CheckIcon}>
+                  Messages arrive here when a queue, topic or subscription that names this address gives them
+                  up.
+                </Empty>
+              )
             }
           />
         </StackItem>

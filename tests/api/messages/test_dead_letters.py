@@ -6,6 +6,7 @@ import pytest
 
 from asgi_platform import ADDRESSES, SPACES, Served, bearer, body
 from doubles import address, queue, space
+from enmasse.api.messages import dead_letters
 from enmasse.api.messages.dead_letters import GROUPS_MAX, Groups, collect, filter_of
 from enmasse.engines import Operation, SliceDone, StoredMessage
 from enmasse.messaging import Message
@@ -48,6 +49,17 @@ async def test_an_answer_is_bounded_and_continues(letters: Served) -> None:
     assert (found["complete"], found["continue"]) == (False, "5-9")
     wrong = await letters.http.post(DEAD, json={"limit": 10_001})
     assert wrong.status_code == 422
+
+
+async def test_an_answer_ends_after_its_time_without_a_message(
+    letters: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "SUMMARY_S", 0.0)
+    letters.engine.answers = [SliceDone(0, 0, rest="7-9"), SliceDone(1, 10, found=[dead(8)])]
+    found = (await letters.http.post(DEAD, json={})).json()
+    assert (found["messages"], found["complete"], found["continue"]) == (0, False, "7-9")
+    found = (await letters.http.post(DEAD, json={"continue": "7-9"})).json()
+    assert (found["messages"], found["complete"]) == (1, True)
 
 
 async def test_who_may_read_messages_may_group_them(letters: Served) -> None:
