@@ -199,22 +199,23 @@ def test_user_is_created_and_its_rights_tested(console: Console) -> None:
 
 
 def test_change_of_a_plan_shows_what_it_reaches(console: Console) -> None:
-    # The page names the first ten: other tests have queues of this plan too.
+    # Other tests share the platform: no queue of theirs has this plan, whose change would make its
+    # messages expire.
     put_space(console.platform, "a-reached")
-    put_address(console.platform, "a-reached", "one", "queue", plan="standard-small-queue")
-    page = console.open("/operator/plans/addressplans/enmasse-infra/standard-small-queue")
+    put_address(console.platform, "a-reached", "one", "queue", plan="standard-medium-queue")
+    page = console.open("/operator/plans/addressplans/enmasse-infra/standard-medium-queue")
     editor = page.get_by_label("Document (YAML)")
-    editor.fill(editor.input_value().replace("broker: 0.01", "broker: 5 x"))
+    editor.fill(editor.input_value().replace("broker: 0.1", "broker: 5 x"))
     expect(page.get_by_role("heading", name=re.compile("would refuse this"))).to_be_visible()
-    changed = editor.input_value().replace("broker: 5 x", "broker: 0.01")
+    changed = editor.input_value().replace("broker: 5 x", "broker: 0.1")
     editor.fill(f"{changed.rstrip()}\n  messageTtl: {{maximum: 5000}}\n")
     expect(page.get_by_text("a-reached/one", exact=True)).to_be_visible()
     expect(page.get_by_text("ttl.maximumMs", exact=False).first).to_be_visible()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", level=1, name="Plans")).to_be_visible()
-    page = console.open("/operator/audit?q=standard-small-queue")
+    page = console.open("/operator/audit?q=standard-medium-queue")
     expect(
-        page.get_by_text("update addressplans enmasse-infra/standard-small-queue").first
+        page.get_by_text("update addressplans enmasse-infra/standard-medium-queue").first
     ).to_be_visible()
 
 
