@@ -6,13 +6,14 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
-use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
+use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Service, Wildcard};
 use super::credit_window::CreditWindow;
 use super::errors::{not_found, not_open, short_subscription_name};
 use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::mqtt::MQTT_PREFIX;
 use super::subscribing::{filter, names};
+use super::subscription_service::{SUBSCRIPTION_SERVICES, is_control_name};
 use super::terminus::{Terminus, check, reply, requested_kind, settle_first};
 use super::terms::{Terms, producer_name};
 use super::wills::WILL_SERVICES;
@@ -103,13 +104,20 @@ impl Shard {
             LinkRequest::Recall => self.recall(id, link, &attach).map_err(|error| (None, error)),
             LinkRequest::Address(name) if name == MANAGEMENT => match attach.role {
                 Role::Sender => {
-                    self.attach_requests(id, link, &attach);
+                    self.attach_requests(id, link, &attach, (Service::Management, MANAGEMENT));
                     Ok(())
                 }
                 Role::Receiver => self.attach_answers(id, link, &attach).map_err(|error| (Some(name), error)),
             },
             LinkRequest::Address(name) if attach.role == Role::Sender && WILL_SERVICES.contains(&&*name) => {
                 self.attach_wills(id, link, &attach, &name).map_err(|error| (Some(name), error))
+            }
+            LinkRequest::Address(name) if attach.role == Role::Sender && SUBSCRIPTION_SERVICES.contains(&&*name) => {
+                self.attach_requests(id, link, &attach, (Service::Subscriptions, &name));
+                Ok(())
+            }
+            LinkRequest::Address(name) if attach.role == Role::Receiver && is_control_name(&name) => {
+                self.attach_called(id, link, &attach, &name, &name).map_err(|error| (Some(name), error))
             }
             LinkRequest::Address(name) => {
                 self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error))
@@ -141,7 +149,13 @@ impl Shard {
 
     fn attach_named(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>, name: &str) -> Result<(), Error> {
         let Some(attach) = self.create_first(id, link, attach, name)? else { return Ok(()) };
-        let entries = self.permitted(&self.fabric.conns[id.key()], attach.role, name)?;
+        let entries = match self.permitted(&self.fabric.conns[id.key()], attach.role, name) {
+            Err(error) if self.may_be_subscription(id, attach.role, name, &error) => {
+                self.attach_subscriber(id, link, attach, name, error);
+                return Ok(());
+            }
+            entries => entries?,
+        };
         if let [entry] = &entries[..]
             && self.moves_to(id, self.home_of(entry))
         {

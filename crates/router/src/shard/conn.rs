@@ -81,8 +81,31 @@ pub(super) struct Anonymous {
     pub(super) beginning: Option<Beginning>,
     /// attachments that are held back
     pub(super) held: u32,
-    /// of a link to the management node: the received parts of a request
-    pub(super) requests: Option<Vec<u8>>,
+    /// of a link to a service of the node
+    pub(super) requests: Option<Requests>,
+}
+
+/// The requests of a link to a service of the node.
+pub(super) struct Requests {
+    pub(super) service: Service,
+    /// the received parts of a request
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A service of the node that takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Management,
+    Subscriptions,
+}
+
+/// A subscription of the subscription service that a connection uses.
+pub(super) struct UsedSubscription {
+    pub(super) name: Box<str>,
+    /// the agent that has its session
+    pub(super) agent: ConnId,
+    /// the link that receives its messages
+    pub(super) receiver: Option<LinkId>,
 }
 
 /// A link to the last-will service.
@@ -217,6 +240,8 @@ pub(super) struct Conn {
     pub(super) temporary: Option<Arc<Budget>>,
     /// its management requests that wait for homes of addresses
     pub(super) questions: Vec<Question>,
+    /// its subscriptions of the subscription service, while it uses them
+    pub(super) subscriptions: Vec<UsedSubscription>,
     /// the attach that waits for the connection to arrive on another shard
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
     /// the attach that waits for the end of the link that it takes over
@@ -289,6 +314,7 @@ impl Conn {
             dynamic: Vec::new(),
             temporary: None,
             questions: Vec::new(),
+            subscriptions: Vec::new(),
             moving: None,
             stealing: None,
             creating: None,
@@ -419,6 +445,11 @@ impl Conn {
             self.link_guards.resize_with(index + 1, || None);
         }
         self.link_count += usize::from(self.link_guards[index].replace(guard).is_none());
+    }
+
+    /// The subscription of the subscription service whose messages a link receives.
+    pub(super) fn subscription_of(&mut self, link: LinkId) -> Option<&mut UsedSubscription> {
+        self.subscriptions.iter_mut().find(|subscription| subscription.receiver == Some(link))
     }
 
     /// Stops counting a link.

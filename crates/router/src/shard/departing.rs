@@ -156,11 +156,13 @@ impl Shard {
         &mut self,
         id: ConnId,
         link: LinkId,
-        departure: Departure,
+        mut departure: Departure,
         departing: &mut Vec<Departing>,
     ) {
         self.release_name(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        // A subscription of the service outlives its receivers.
+        departure.closed &= conn.subscription_of(link).is_none();
         conn.release_count(link);
         let resumable = !departure.closed && conn.is_resumable(link);
         conn.set_resumable(link, false);
@@ -169,6 +171,18 @@ impl Shard {
             attachments.iter().for_each(|attachment| self.stall_permanently(*attachment));
         }
         departing.push(Departing { conn: id, link, state, departure, resumable });
+    }
+
+    /// The addresses of a link leave it, and the link stays.
+    pub(super) fn release_addresses(&mut self, id: ConnId, link: LinkId) {
+        let state = self.fabric.conns.get_mut(id.key()).and_then(|conn| conn.links.get_mut(link.0 as usize));
+        let Some(Link::Consumer { attachments, .. }) = state else { return };
+        let attachments = std::mem::take(attachments);
+        attachments.iter().for_each(|attachment| self.fabric.interrupt(*attachment));
+        attachments.iter().for_each(|attachment| self.stall_permanently(*attachment));
+        let departure = Departure::silent(Ending::ByClient, false);
+        let state = Link::Consumer { attachments, wildcard: None };
+        self.finish_departures(vec![Departing { conn: id, link, state, departure, resumable: false }]);
     }
 
     /// The second phase, after the first phase of all links that end together.
@@ -227,12 +241,14 @@ impl Shard {
                 if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
                     conn.questions.retain(|question| question.link != link);
                 }
+                self.forget_requests(id, link);
                 self.release_anonymous(id, &anonymous, ending);
             }
             Link::Coordinator(_) => self.release_coordinator(id, link),
             Link::Will(will) => self.release_will(&will, ending),
             Link::Consumer { attachments, .. } => {
                 attachments.into_iter().for_each(|attachment| self.detach_attachment(attachment, ending, closed));
+                self.receiver_left(id, link);
             }
         }
         self.delete_dynamic(id, |node| node.link == link && (closed || node.called.is_some()));

@@ -140,7 +140,7 @@ impl Fabric {
 
     /// Answers an attach once the homes of all its addresses have answered. The shard reports a
     /// refusal.
-    fn answer_attach(&mut self, conn: u32) {
+    pub(super) fn answer_attach(&mut self, conn: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         if state.attaching.as_ref().is_none_or(|attaching| attaching.waits_for > 0) {
             return;
@@ -170,7 +170,7 @@ impl Fabric {
     }
 
     /// Answers a drain once all addresses of the link have answered it.
-    fn finish_drain(&mut self, conn: u32, link: u32) {
+    pub(super) fn finish_drain(&mut self, conn: u32, link: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         let Some(Link::Consumer { attachments, .. }) = state.links.get(link as usize) else { return };
         let mut attachments = attachments.iter().filter_map(|attachment| self.attachments.get(*attachment));
@@ -204,6 +204,16 @@ impl Fabric {
         if state.machine.transfer(LinkId(link), void).is_ok() {
             self.freed.push((conn, link));
             self.mark(conn);
+        }
+    }
+
+    /// Aborts the long delivery of one address of a link that stays, if there is one.
+    pub(super) fn interrupt(&mut self, attachment: AttachmentId) {
+        let Some(state) = self.attachments.get_mut(attachment) else { return };
+        let (conn, link) = (state.conn, state.link);
+        if std::mem::replace(&mut state.sending, false) {
+            self.partial_deliveries.forget(attachment);
+            self.abort_incoming(conn, link);
         }
     }
 
@@ -694,6 +704,7 @@ impl Fabric {
         }
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);
+        let is_kept = state.subscription_of(id).is_some();
         match state.links.get_mut(gone.link as usize) {
             Some(Link::Anonymous(anonymous)) => {
                 let last = self.attachments.get(attachment).is_none();
@@ -701,7 +712,7 @@ impl Fabric {
                 anonymous.past.retain(|other| !last || *other != attachment);
                 return;
             }
-            Some(Link::Consumer { attachments, .. }) if attachments.len() > 1 => {
+            Some(Link::Consumer { attachments, .. }) if attachments.len() > 1 || is_kept => {
                 attachments.retain(|other| *other != attachment);
                 if gone.greeting.is_some() {
                     // The others have had no credit before.

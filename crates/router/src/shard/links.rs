@@ -168,6 +168,9 @@ impl Shard {
                     state.drain &= drain;
                 }
             }
+            if drain && attachments.is_empty() {
+                return self.fabric.finish_drain(id.key, link.0);
+            }
         }
         self.credit(id, link, credit, drain);
     }

@@ -16,7 +16,7 @@ use enmasse_amqp::codec::{decode_message, decode_state, encode_message, encode_v
 use enmasse_amqp::connection::{Incoming, LinkId};
 use enmasse_amqp::types::{Attach, Body, DeliveryState, Error, Message, Outcome, Properties, Target, Value, condition};
 
-use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link, ManagementRequest, Question};
+use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link, ManagementRequest, Question, Requests, Service};
 use super::credit_window::CreditWindow;
 use super::terminus::{Terminus, reply};
 use super::terms::whole;
@@ -201,37 +201,55 @@ fn query(conn: &Conn, space: &Space, message: &Message) -> Result<Answer, Answer
 }
 
 impl Shard {
-    /// The peer attaches a link for requests.
-    pub(super) fn attach_requests(&mut self, id: ConnId, link: LinkId, attach: &Attach) {
+    /// The peer attaches a link for requests to a service, whose name is `name`.
+    pub(super) fn attach_requests(
+        &mut self,
+        id: ConnId,
+        link: LinkId,
+        attach: &Attach,
+        (service, name): (Service, &str),
+    ) {
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
-        let requests = Some(Vec::new());
+        let requests = Some(Requests { service, bytes: Vec::new() });
         let node = Anonymous { requests, ..Anonymous::new(CreditWindow::new(REQUESTS_MAX)) };
         conn.set_link(link, Link::Anonymous(Box::new(node)));
-        let terminus = Terminus { name: Some(MANAGEMENT), kind: None, dynamic: false, terms: None };
+        let terminus = Terminus { name: Some(name), kind: None, dynamic: false, terms: None };
         conn.machine.accept(link, reply(attach, &terminus, Some(REQUEST_BYTES)));
         if let Some(credit) = conn.credit(link.0, CreditWindow::open) {
             self.fabric.grant(id.key, link.0, credit);
         }
     }
 
-    /// The peer attaches a receiver for answers. Its target, or else its link name, is the address
-    /// of answers; a dynamic node of this link holds them.
+    /// The peer attaches a receiver for answers of the management node. Its target, or else its link
+    /// name, is the address of answers.
     pub(super) fn attach_answers(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let called = match attach.target.as_deref() {
             Some(Target::Node { address: Some(address), .. }) if !address.is_empty() => address,
             _ => &attach.name,
         };
+        self.attach_called(id, link, attach, MANAGEMENT, called)
+    }
+
+    /// The peer attaches a receiver on `source` for answers to the address `called`; a dynamic node
+    /// of this link holds them.
+    pub(super) fn attach_called(
+        &mut self,
+        id: ConnId,
+        link: LinkId,
+        attach: &Attach,
+        source: &str,
+        called: &str,
+    ) -> Result<(), Error> {
         let conn = &self.fabric.conns[id.key()];
-        if conn.dynamic.iter().any(|node| node.called.as_deref() == Some(called.as_str())) {
-            let what =
-                format!("attach.target.address: another receiver of \"{MANAGEMENT}\" is already named \"{called}\"");
+        if conn.dynamic.iter().any(|node| node.called.as_deref() == Some(called)) {
+            let what = format!("attach.target.address: another receiver of \"{source}\" is already named \"{called}\"");
             return Err(Error::new(condition::NOT_ALLOWED, what));
         }
         let entry = self.make_node(id, AddressKind::Anycast)?;
-        let node = DynamicNode { link, entry: Arc::clone(&entry), called: Some(called.as_str().into()) };
+        let node = DynamicNode { link, entry: Arc::clone(&entry), called: Some(called.into()) };
         self.fabric.conns[id.key()].dynamic.push(node);
-        self.attach_at(id, link, attach, &[entry], MANAGEMENT, &None);
+        self.attach_at(id, link, attach, &[entry], source, &None);
         Ok(())
     }
 
@@ -240,7 +258,7 @@ impl Shard {
         let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(Link::Anonymous(node)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
-        let Some(bytes) = node.requests.as_mut() else { return };
+        let Some(Requests { service, bytes }) = node.requests.as_mut() else { return };
         if incoming.first {
             node.window.received(now);
             bytes.clear();
@@ -258,12 +276,12 @@ impl Shard {
         if incoming.more {
             return;
         }
-        let bytes = std::mem::take(bytes);
+        let (service, bytes) = (*service, std::mem::take(bytes));
         let beginning = node.beginning.take();
         if let Some(state) = beginning.as_ref().and_then(|beginning| beginning.state.as_deref())
             && matches!(decode_state(state), Ok(DeliveryState::Transactional(_)))
         {
-            let what = "requests to the management node take no part in transactions: send them outside of one";
+            let what = "requests to the node take no part in transactions: send them outside of one";
             let error = Error::new(condition::NOT_IMPLEMENTED, what);
             return self.refuse_incoming(id, &Incoming { state: Some(state), ..*incoming }, error);
         }
@@ -272,14 +290,22 @@ impl Shard {
             Ok(message) => message,
             Err(error) => return self.refuse_request(id, incoming.link, delivery_id, error.into()),
         };
+        match service {
+            Service::Management => self.manage(id, incoming.link, delivery_id, &message),
+            Service::Subscriptions => self.ask_subscription(id, incoming.link, delivery_id, &message),
+        }
+    }
+
+    /// A request to the management node.
+    fn manage(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>, message: &Message) {
         let Some(Properties { reply_to: Some(reply_to), message_id, correlation_id, .. }) = &message.properties else {
             let what = "properties.reply-to is missing: name the dynamic node or the receiver for the answer";
             let error = Error::new(condition::INVALID_FIELD, what);
-            return self.refuse_request(id, incoming.link, delivery_id, error);
+            return self.refuse_request(id, link, delivery_id, error);
         };
         let correlation_id = correlation_id.clone().or_else(|| message_id.clone());
         let request = ManagementRequest { delivery_id, reply_to: reply_to.clone(), correlation_id };
-        self.ask(id, incoming.link, request, &message);
+        self.ask(id, link, request, message);
     }
 
     /// Answers a request, or sends a question to the home of its address.
@@ -359,8 +385,12 @@ impl Shard {
         self.respond(id, link, request, answer);
     }
 
-    /// Sends an answer to the destination that the request names.
     fn respond(&mut self, id: ConnId, link: LinkId, request: &ManagementRequest, answer: Answer) {
+        self.send_answer(id, link, request, &answer.encode(request));
+    }
+
+    /// Sends an answer to the destination that the request names, and settles the request.
+    pub(super) fn send_answer(&mut self, id: ConnId, link: LinkId, request: &ManagementRequest, payload: &[u8]) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let own = conn.dynamic.iter().find(|node| node.called.as_deref() == Some(&request.reply_to));
         let to = own.map_or_else(|| request.reply_to.clone(), |node| node.entry.name.to_string());
@@ -371,7 +401,6 @@ impl Shard {
         if let (Some(delivery_id), Some(conn)) = (request.delivery_id, self.fabric.conns.get_mut(id.key())) {
             conn.machine.settle(link, delivery_id, &Outcome::Accepted);
         }
-        let payload = answer.encode(request);
         let message = Incoming {
             link,
             delivery_id: 0,
@@ -380,7 +409,7 @@ impl Shard {
             aborted: false,
             settled: true,
             message_format: 0,
-            payload: &payload,
+            payload,
             tag: &[],
             resume: false,
             state: None,
@@ -389,11 +418,20 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// Rejects a request whose answer has no destination.
-    fn refuse_request(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>, error: Error) {
+    /// Accepts a request without an answer.
+    pub(super) fn accept_request(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>) {
+        self.settle_request(id, link, delivery_id, &Outcome::Accepted);
+    }
+
+    /// Rejects a request.
+    pub(super) fn refuse_request(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>, error: Error) {
+        self.settle_request(id, link, delivery_id, &Outcome::Rejected(Some(Box::new(error))));
+    }
+
+    fn settle_request(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>, outcome: &Outcome) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if let Some(delivery_id) = delivery_id {
-            conn.machine.settle(link, delivery_id, &Outcome::Rejected(Some(Box::new(error))));
+            conn.machine.settle(link, delivery_id, outcome);
         }
         self.fabric.link_taken(id.key, link.0, 1);
         self.fabric.mark(id.key);

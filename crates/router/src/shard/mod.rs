@@ -45,6 +45,7 @@ mod retained;
 mod revoking;
 mod stored;
 mod subscribing;
+mod subscription_service;
 mod terminus;
 mod terms;
 mod traffic;

@@ -33,6 +33,13 @@ impl Shard {
         // A container without an id is not identified (2.4.1), and neither are its links.
         let Some((space, _)) = conn.access.as_ref().filter(|_| !conn.container.is_empty()) else { return Some(attach) };
         let name = self.shared.link_names.digest(space.0, conn.user(), &conn.container, &attach);
+        self.register(holder, name, attach)
+    }
+
+    /// As above, under a name that is not the link's own.
+    pub(super) fn register(&mut self, holder: LinkHolder, name: LinkName, attach: Box<Attach>) -> Option<Box<Attach>> {
+        let LinkHolder { conn: id, link, .. } = holder;
+        let conn = self.fabric.conns.get_mut(id.key())?;
         if let Some(before) = conn.set_name(link, Some(name)).filter(|before| *before != name) {
             self.shared.link_names.unregister(before, holder);
         }
@@ -136,6 +143,7 @@ impl Shard {
         if conn.machine.is_mqtt() {
             // The name is the client id: all of the connection ends (MQTT 5.0, 3.1.4-3).
             self.publish_will(id);
+            self.return_subscriptions(id);
             self.leave_session(id, None);
             if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
                 conn.machine.close(Some(stolen()));

@@ -91,7 +91,8 @@ fn shared_name(group: &str, filter: &str) -> String {
 
 /// A SUBSCRIBE in progress.
 pub(in crate::shard) struct Answering {
-    pub(in crate::shard) packet_id: PacketId,
+    /// `None`: an agent changes its filters
+    pub(in crate::shard) packet_id: Option<PacketId>,
     pub(in crate::shard) id: Option<u32>,
     pub(in crate::shard) filters: VecDeque<(String, SubscriptionOptions)>,
     pub(in crate::shard) codes: Vec<ReasonCode>,
@@ -113,13 +114,18 @@ pub(in crate::shard) struct CurrentFilter {
 impl Answering {
     pub(in crate::shard) fn new(subscribe: &Subscribe<'_>) -> Self {
         Self {
-            packet_id: subscribe.packet_id,
+            packet_id: Some(subscribe.packet_id),
             id: subscribe.properties.number(PropertyId::SubscriptionIdentifier),
             filters: subscribe.subscriptions().map(|one| (one.filter.to_owned(), one.options)).collect(),
             codes: Vec::new(),
             current: None,
             stores: false,
         }
+    }
+
+    /// A change of an agent's filters.
+    pub(in crate::shard) fn of_agent(filters: VecDeque<(String, SubscriptionOptions)>) -> Self {
+        Self { packet_id: None, id: None, filters, codes: Vec::new(), current: None, stores: false }
     }
 
     pub(in crate::shard) fn accepted(&mut self) {
@@ -181,8 +187,12 @@ impl Mqtt {
         if !stored {
             answering.codes.fill(ReasonCode::UnspecifiedError);
         }
+        let Some(packet_id) = answering.packet_id else {
+            let refused = answering.codes.iter().find(|code| code.is_error());
+            return self.note_outcome(refused.map_or(Ok(()), |code| Err(*code)));
+        };
         // An error means that the connection has ended in the meantime.
-        let _ = self.machine.answer_subscribe(answering.packet_id, &answering.codes, "");
+        let _ = self.machine.answer_subscribe(packet_id, &answering.codes, "");
     }
 
     /// Adds a link of a filter to an address.

@@ -26,6 +26,7 @@ mod plain;
 pub(in crate::shard) mod reads;
 pub(in crate::shard) mod record;
 mod sending;
+pub(in crate::shard) mod serving;
 pub(in crate::shard) mod steps;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -47,6 +48,7 @@ use links::FIRST_SUBSCRIPTION;
 use login::Login;
 use reads::Reads;
 use record::{After, SessionState};
+use serving::Serving;
 use steps::Step;
 
 pub(in crate::shard) use links::{CREATION, Fate, MQTT_PREFIX, PUBLISHER, RECORD, RETAINED, SESSION};
@@ -76,6 +78,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) visit: Option<Visit>,
     /// set if it has the will of an AMQP client
     pub(in crate::shard) owner: Option<WillOwner>,
+    /// set if it has a subscription of the subscription service
+    pub(in crate::shard) serving: Option<Box<Serving>>,
     /// that will is stored, or (`false`) refused, which its client does not know
     pub(in crate::shard) will_stored: Option<bool>,
     /// filters of the client, as it sent them; boxed, because a node of the map has room for eleven
@@ -232,6 +236,7 @@ impl Mqtt {
             session: SessionState::default(),
             visit: None,
             owner: None,
+            serving: None,
             will_stored: None,
             filters: BTreeMap::new(),
             links: Vec::new(),
@@ -286,6 +291,9 @@ impl Mqtt {
         if let Some(stored) = self.will_stored.take() {
             return Some(Step::AnswerWill(stored));
         }
+        if self.has_outcome() {
+            return Some(Step::AnswerRequest);
+        }
         if let Some((packet_id, kept)) = self.packet_ids.pop() {
             return Some(Step::NotePacketId(packet_id, kept));
         }
@@ -326,6 +334,7 @@ impl Mqtt {
     pub(in crate::shard) fn has_work(&self) -> bool {
         let answers = self.answering.front().is_some_and(|answering| !answering.stores);
         let steps = self.will_stored.is_some()
+            || self.has_outcome()
             || !self.attaches.is_empty()
             || !self.grants.is_empty()
             || !self.packet_ids.is_empty()
@@ -342,9 +351,19 @@ impl Mqtt {
         self.visit.is_some()
     }
 
+    /// Whether it is no connection of a client, but an agent of one of AMQP.
+    pub(in crate::shard) fn is_agent(&self) -> bool {
+        self.owner.is_some() || self.serving.is_some()
+    }
+
     /// Whether a link is the node's own, which the client does not know.
     pub(in crate::shard) fn is_own(&self, link: LinkId) -> bool {
-        (link.0 as usize) < FIRST_SUBSCRIPTION || self.visit.is_some()
+        (link.0 as usize) < FIRST_SUBSCRIPTION || self.visit.is_some() || self.serving.is_some()
+    }
+
+    /// Whether the request of an agent has its outcome.
+    fn has_outcome(&self) -> bool {
+        self.serving.as_ref().is_some_and(|serving| serving.outcome.is_some())
     }
 
     pub(in crate::shard) fn link(&self, link: LinkId) -> Option<&SubscriptionLink> {
@@ -551,6 +570,7 @@ impl Mqtt {
 
     /// Ends the connection; its machine reports the end.
     pub(in crate::shard) fn close(&mut self, error: Option<Error>) {
+        self.note_failure(error.as_ref());
         let (code, text) = match &error {
             Some(error) => (codes::closed(error), error.description.as_deref().unwrap_or_default()),
             None => (ReasonCode::Success, ""),
@@ -563,6 +583,13 @@ impl Mqtt {
         if self.machine.refuse(code, text, None).is_err() {
             // There is no CONNECT to refuse: the connection ends without an answer.
             self.machine.transport_closed();
+        }
+    }
+
+    /// The connection of an agent ends for this reason.
+    pub(in crate::shard) fn note_failure(&mut self, error: Option<&Error>) {
+        if let Some(serving) = &mut self.serving {
+            serving.failure = error.cloned();
         }
     }
 

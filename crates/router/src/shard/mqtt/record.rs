@@ -63,6 +63,8 @@ pub(in crate::shard) enum After {
     Subscribe,
     /// the answer to an AMQP client that has replaced its will
     Will,
+    /// the answer to an AMQP client that changes its subscription
+    Service,
     /// UNSUBACK
     Unsubscribe { packet_id: PacketId, codes: Vec<ReasonCode> },
 }
@@ -153,7 +155,10 @@ impl Mqtt {
         match login.is_recalling() {
             true if error.condition == condition::NOT_FOUND => login.set_step(Step::Resume),
             true => self.refuse_login(ReasonCode::ServerBusy),
-            false => self.refuse_login(codes::closed(error)),
+            false => {
+                self.note_failure(Some(error));
+                self.refuse_login(codes::closed(error));
+            }
         }
     }
 
@@ -175,11 +180,19 @@ impl Mqtt {
             }
             After::Connect => self.refuse_login(ReasonCode::ServerUnavailable),
             After::Will => self.will_stored = Some(stored),
+            After::Service => self.note_outcome(if stored { Ok(()) } else { Err(ReasonCode::UnspecifiedError) }),
             After::Subscribe => self.answer_subscribe(stored),
             After::Unsubscribe { packet_id, codes } => {
                 // An error means that the connection has ended in the meantime.
                 let _ = self.machine.answer_unsubscribe(packet_id, &codes, "");
             }
+        }
+    }
+
+    /// The request in progress of an agent has its outcome.
+    pub(super) fn note_outcome(&mut self, outcome: Result<(), ReasonCode>) {
+        if let Some(serving) = &mut self.serving {
+            serving.outcome = Some(outcome);
         }
     }
 

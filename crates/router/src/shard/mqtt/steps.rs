@@ -35,6 +35,8 @@ pub(in crate::shard) enum Step {
     Filter,
     /// answer the will of an AMQP client: it is stored, or (`false`) refused
     AnswerWill(bool),
+    /// answer the request of an AMQP client whose subscription it has
+    AnswerRequest,
     /// send the values of `$SYS`
     PublishSystem,
     /// attach this link

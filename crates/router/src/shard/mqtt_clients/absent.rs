@@ -23,7 +23,7 @@ use crate::table::{Authenticated, SpaceKey};
 /// Visits begun in one turn.
 const TURN_VISITS: usize = 32;
 /// Time until a session is visited again whose connection is about to end, in milliseconds.
-const AGAIN_MS: u64 = 10;
+pub(super) const AGAIN_MS: u64 = 10;
 
 /// A session whose connection has ended.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub(super) struct Absent {
 pub(in crate::shard) struct AbsentSessions {
     due: BTreeMap<(Time, u64), Absent>,
     number: u64,
+    /// agents that wait for their sessions
+    logins: BTreeMap<(Time, u64), ConnId>,
     /// connections of visits and agents that are over
     done: Vec<ConnId>,
     /// spaces whose sessions of earlier runs are known
@@ -51,14 +53,31 @@ impl AbsentSessions {
         self.due.insert((at, self.number), absent);
     }
 
+    /// An agent tries at that time to take its session.
+    pub(super) fn log_in_at(&mut self, at: Time, agent: ConnId) {
+        self.number += 1;
+        self.logins.insert((at, self.number), agent);
+    }
+
+    /// The agents that try now.
+    pub(super) fn take_logins(&mut self, now: Time) -> Vec<ConnId> {
+        let later = self.logins.split_off(&(now, u64::MAX));
+        std::mem::replace(&mut self.logins, later).into_values().collect()
+    }
+
     /// Whether visits or agents are over whose connections are there.
     pub(in crate::shard) fn has_left(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// The time of the next visit.
-    pub(in crate::shard) fn next(&self) -> Option<Time> {
+    fn next_visit(&self) -> Option<Time> {
         self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The time of the next visit, or of the next login of an agent.
+    pub(in crate::shard) fn next(&self) -> Option<Time> {
+        let login = self.logins.first_key_value().map(|((at, _), _)| *at);
+        [self.next_visit(), login].into_iter().flatten().min()
     }
 }
 
@@ -119,8 +138,9 @@ impl Shard {
                 self.forget(id);
             }
         }
+        self.log_in_agents();
         for _ in 0..TURN_VISITS {
-            if self.absent.next().is_none_or(|at| at > self.fabric.now) {
+            if self.absent.next_visit().is_none_or(|at| at > self.fabric.now) {
                 return;
             }
             if let Some((_, absent)) = self.absent.due.pop_first() {

@@ -88,5 +88,5 @@ impl Shard {
 
 /// Whether it is a client that knows its session.
 fn has_session(mqtt: &Mqtt) -> bool {
-    mqtt.session.is_decided && mqtt.login.is_none() && !mqtt.ended && !mqtt.is_visit() && mqtt.owner.is_none()
+    mqtt.session.is_decided && mqtt.login.is_none() && !mqtt.ended && !mqtt.is_visit() && !mqtt.is_agent()
 }

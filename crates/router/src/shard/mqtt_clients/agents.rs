@@ -13,7 +13,7 @@ use crate::shard::mqtt::record::After;
 use crate::shard::{ConnId, Shard};
 
 /// Client ids of agents begin so. Text of MQTT has no U+0000 [5: 1.5.4-2].
-const PREFIX: char = '\0';
+pub(super) const PREFIX: char = '\0';
 
 /// Whether a client id is that of an agent.
 pub(super) fn is_agent(client_id: &str) -> bool {

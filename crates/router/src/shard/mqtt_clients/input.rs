@@ -15,7 +15,7 @@ use crate::shard::credit_window::CreditWindow;
 use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::record::After;
 use crate::shard::mqtt::steps::Step;
-use crate::shard::mqtt::{CREATION, Mqtt, PUBLISHER, SESSION};
+use crate::shard::mqtt::{CREATION, Mqtt, PUBLISHER, RECORD, SESSION};
 use crate::shard::work::{ATTACH_NANOS, DELIVERY_NANOS, InputProgress, Work};
 use crate::shard::{ConnId, Shard};
 
@@ -145,16 +145,19 @@ impl Shard {
                     mqtt.ready(now);
                 }
                 self.agent_ready(id);
+                self.serve(id);
                 self.fabric.mark(id.key);
             }
             Step::AnswerWill(true) => self.agent_ready(id),
             Step::AnswerWill(false) => self.agent_refused(id, "the will cannot be stored: send it again later"),
+            Step::AnswerRequest => self.answer_request(id),
             Step::NotePacketId(packet_id, kept) => self.note_packet_id(id, packet_id, kept),
             Step::PublishSystem => self.publish_system(id),
             Step::Publish(delivery_id) => self.publish_again(id, delivery_id),
             Step::StoreSubscriptions => self.store_record(id, After::Subscribe),
             Step::Filter => self.begin_filter(id),
             Step::Attach(link) => self.begin_attach(id, link),
+            Step::Grant(link) if self.serving(id).is_some() && link != RECORD => self.hand_over(id, link),
             Step::Grant(link) => {
                 let credit = self.mqtt(id).map_or(0, |mqtt| mqtt.credit(link));
                 self.granted(id, link, credit, false);
@@ -191,6 +194,9 @@ impl Shard {
         }
         if mqtt.owner.is_some() {
             return self.agent_closed(id);
+        }
+        if mqtt.serving.is_some() {
+            return self.service_agent_closed(id);
         }
         mqtt.ended = true;
         mqtt.login = None;

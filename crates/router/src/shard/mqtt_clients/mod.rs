@@ -4,7 +4,7 @@
 //! `input` handles packets and continues what they have begun, `login` CONNECT, `publishing`
 //! messages, `subscribing` filters, `system` those of `$SYS`, `retained` retained messages, `sessions` what outlives a
 //! connection, `creating` addresses on demand, `packet_ids` the progress of QoS 2, `absent` those whose connection has ended,
-//! `agents` have the wills of AMQP clients, and `administration` lists and ends sessions for
+//! `agents` have the wills of AMQP clients, `subscription_agents` their subscriptions, and `administration` lists and ends sessions for
 //! management.
 
 mod absent;
@@ -18,7 +18,9 @@ mod publishing;
 mod retained;
 mod sessions;
 mod subscribing;
+mod subscription_agents;
 mod system;
 
 pub(super) use absent::AbsentSessions;
 pub use administration::{ConnectedSession, RecordedSession};
+pub(super) use subscription_agents::client_id_of_subscription;

@@ -92,7 +92,13 @@ impl Shard {
             return self.decide_absent(id, found);
         }
         let Some(login) = &mut mqtt.login else { return };
-        let asked = login.session_expiry_s;
+        let is_kept = mqtt.session.found.as_ref().is_some_and(|record| record.expiry_s > 0);
+        // A subscription of an AMQP client stays until that closes it, as durable ones do.
+        let kept_s = mqtt.serving.as_mut().map(|serving| serving.session_expiry_s(is_kept));
+        let (asked, store) = match kept_s {
+            Some(kept_s) => (kept_s, store.filter(|most| *most > 0).map(|_| u32::MAX)),
+            None => (login.session_expiry_s, store),
+        };
         mqtt.session.is_decided = true;
         let (expiry_s, clean) = (store.map_or(0, |most| asked.min(most)), login.clean_start);
         let found = mqtt.session.found.take();
@@ -137,7 +143,7 @@ impl Shard {
         }
     }
 
-    fn end_filters(&mut self, id: ConnId) {
+    pub(super) fn end_filters(&mut self, id: ConnId) {
         let filters: Vec<_> = self.mqtt(id).map(|mqtt| mqtt.filters.keys().cloned().collect()).unwrap_or_default();
         for filter in filters {
             self.end_links(id, &filter);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use enmasse_amqp::connection::LinkId;
-use enmasse_amqp::types::{Error, Role, condition};
+use enmasse_amqp::types::{Error, Role, SenderSettleMode, condition};
 use enmasse_mqtt::codec::{QoS, ReasonCode, Subscribe, Unsubscribe};
 use enmasse_mqtt::topic::Filter;
 
@@ -112,7 +112,7 @@ impl Shard {
 
     /// The addresses that a filter covers, if the client may receive from it: topics, multicasts
     /// and streams by wildcards, any address by its exact name.
-    fn covered(&self, id: ConnId, state: &FilterState) -> Result<Vec<Arc<AddressEntry>>, Error> {
+    pub(super) fn covered(&self, id: ConnId, state: &FilterState) -> Result<Vec<Arc<AddressEntry>>, Error> {
         let conn = &self.fabric.conns[id.key()];
         let entries = self.permitted(conn, Role::Receiver, &state.name)?;
         if state.group.is_some()
@@ -131,7 +131,11 @@ impl Shard {
         let Some(state) = mqtt.link(link) else { return };
         let Some(filter) = mqtt.filters.get(&state.filter) else { return };
         let session = mqtt.session.is_durable().then(|| record_name(conn.user()));
-        let attach = filter.attach(&state.filter, &state.entry, session.as_deref());
+        let mut attach = filter.attach(&state.filter, &state.entry, session.as_deref());
+        if mqtt.serving.is_some() {
+            // A receiver of AMQP settles every delivery, unless it asks for settled ones.
+            attach.snd_settle_mode = SenderSettleMode::Unsettled;
+        }
         self.attach_mqtt(id, link, Box::new(attach));
     }
 
