@@ -86,8 +86,7 @@ fn request_of(message: &Message) -> Result<(String, ServiceOperation), Error> {
             let Some(reply_to) = reply_to.clone() else {
                 return Err(invalid("properties.reply-to is missing: name the address for the answer"));
             };
-            let correlation_id = correlation_id.clone();
-            ServiceOperation::List(ManagementRequest { delivery_id: None, reply_to, correlation_id })
+            ServiceOperation::List { reply_to, correlation_id: correlation_id.clone() }
         }
         other => {
             let what = format!("properties.subject is \"{other}\": use subscribe, unsubscribe, close or list");
@@ -281,10 +280,10 @@ impl Shard {
     /// Answers `list`.
     pub(super) fn answer_list(&mut self, id: ConnId, request: &ServiceRequest, filters: Vec<(String, QoS)>) {
         let Some(link) = request.link.filter(|_| self.knows(id)) else { return };
-        let ServiceOperation::List(asked) = &request.operation else { return };
-        let delivery_id = request.delivery_id;
-        let answer = ManagementRequest { delivery_id, reply_to: asked.reply_to.clone(), correlation_id: None };
-        self.send_answer(id, link, &answer, &encode_list(filters, asked));
+        let ServiceOperation::List { reply_to, correlation_id } = &request.operation else { return };
+        let (delivery_id, reply_to) = (request.delivery_id, reply_to.clone());
+        let asked = ManagementRequest { delivery_id, reply_to, correlation_id: correlation_id.clone() };
+        self.send_answer(id, link, &asked, &encode_list(filters, &asked));
     }
 
     /// A link to the service has ended: its requests are not answered.

@@ -20,6 +20,7 @@ mod revoking;
 mod several;
 mod stealing;
 mod stored;
+mod subscription_service;
 mod temporary;
 mod termini;
 mod topics;

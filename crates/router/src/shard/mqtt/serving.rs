@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::Error;
+use enmasse_amqp::types::{Error, MessageId};
 use enmasse_mqtt::codec::{QoS, ReasonCode};
 
 use crate::core::AttachmentId;
 use crate::shard::ConnId;
-use crate::shard::conn::ManagementRequest;
 
 /// The requests and the receiver for which an agent has the session of a subscription.
 pub(in crate::shard) struct Serving {
@@ -67,7 +66,7 @@ pub(in crate::shard) enum ServiceOperation {
     /// end the subscription
     Close,
     /// answer with its filters
-    List(ManagementRequest),
+    List { reply_to: String, correlation_id: Option<MessageId> },
 }
 
 impl Serving {

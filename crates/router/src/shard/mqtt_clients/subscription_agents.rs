@@ -137,7 +137,7 @@ impl Shard {
     /// Begins a request. Returns whether it is answered already; otherwise it is the first again.
     fn begin_request(&mut self, agent: ConnId, request: ServiceRequest, persists: bool) -> bool {
         let refusal = match &request.operation {
-            ServiceOperation::List(_) => {
+            ServiceOperation::List { .. } => {
                 let Some(mqtt) = self.mqtt(agent) else { return false };
                 let filters = mqtt.filters.iter().map(|(text, state)| (text.to_string(), state.options.qos)).collect();
                 let Some(conn) = mqtt.serving.as_ref().map(|serving| serving.conn) else { return false };
@@ -235,34 +235,35 @@ impl Shard {
         let is_checked = std::mem::replace(&mut serving.is_checked, serving.receiver.is_some());
         let Some(receiver) = &mut serving.receiver else { return };
         let (link, refusal) = (receiver.link, receiver.refusal.clone());
-        match std::mem::replace(&mut receiver.is_attached, true) {
-            false if is_found => self.answer_receiver(id, link, None),
-            false => {
-                serving.receiver = None;
-                return self.answer_receiver(id, link, Some(refusal));
-            }
-            true if !is_found && !is_checked => {
+        if std::mem::replace(&mut receiver.is_attached, true) {
+            if !is_found && !is_checked {
                 return self.release(id, &[link], &Departure::with(Ending::ByNode, closed()));
             }
-            true => {}
+        } else if !self.answer_receiver(id, link, (!is_found).then_some(refusal)) {
+            if let Some(serving) = self.serving(agent) {
+                serving.receiver = None;
+            }
+            return;
         }
         self.hand_over_all(agent);
     }
 
-    /// Answers the attach of a receiver, unless its connection has ended it.
-    fn answer_receiver(&mut self, id: ConnId, link: LinkId, refusal: Option<Error>) {
+    /// Answers the attach of a receiver. `false`: it is refused, or was ended in the meantime.
+    fn answer_receiver(&mut self, id: ConnId, link: LinkId, refusal: Option<Error>) -> bool {
         let Some(conn) = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial) else {
-            return;
+            return false;
         };
-        if refusal.is_some()
-            && let Some(used) = conn.subscription_of(link)
-        {
+        let attaching = conn.attaching.as_deref_mut().filter(|attaching| attaching.link == link);
+        let is_accepted = attaching.is_some_and(|attaching| {
+            attaching.waits_for = 0;
+            attaching.refusal = attaching.refusal.take().or(refusal);
+            attaching.refusal.is_none()
+        });
+        if !is_accepted && let Some(used) = conn.subscription_of(link) {
             used.receiver = None;
         }
-        let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link == link) else { return };
-        attaching.waits_for = 0;
-        attaching.refusal = attaching.refusal.take().or(refusal);
         self.fabric.answer_attach(id.key);
+        is_accepted
     }
 
     /// Hands over the attachments of all filters to the receiver.
@@ -385,7 +386,9 @@ impl Shard {
             self.answer_service(id, request, Some(failure.clone()));
         }
         match serving.receiver {
-            Some(receiver) if !receiver.is_attached => self.answer_receiver(id, receiver.link, Some(failure)),
+            Some(receiver) if !receiver.is_attached => {
+                self.answer_receiver(id, receiver.link, Some(failure));
+            }
             Some(receiver) if self.knows(id) => {
                 self.release(id, &[receiver.link], &Departure::with(Ending::ByNode, failure));
             }
