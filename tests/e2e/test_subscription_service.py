@@ -279,6 +279,21 @@ def test_each_filter_needs_the_right_and_each_user_has_own_subscriptions(tmp_pat
                 receiver.receive(timeout=TIMEOUT_S)
 
 
+def test_address_that_opens_all_names_leaves_those_of_gateways(tmp_path: Path) -> None:
+    path = document(tmp_path, address('"#"', "topic").replace('default."#"', "default.all"))
+    with running(tmp_path / "data", "-f", str(path)) as platform:
+        with connected(platform) as connection:
+            subscriptions = Service(connection)
+            condition, _ = subscriptions.refusal("subscribe", {"a": 1}, correlation_id="any")
+            assert condition == "amqp:not-allowed"
+            subscriptions.ask("$mqtt.to.x.publish", "subscribe", {"a/+": 1})
+            receiver = connection.create_receiver("$mqtt.to.x.publish")
+            with device_at(platform) as device:
+                device.publish("b/1", "not")
+                device.publish("a/1", "this")
+            assert payloads(receiver, 1) == ["this"]
+
+
 def test_subscription_survives_a_crash_of_the_node(tmp_path: Path) -> None:
     path = document(tmp_path, *ADDRESSES)
     with running(tmp_path / "data", "-f", str(path)) as platform:

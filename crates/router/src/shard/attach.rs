@@ -13,7 +13,7 @@ use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::mqtt::MQTT_PREFIX;
 use super::subscribing::{filter, names};
-use super::subscription_service::{SUBSCRIPTION_SERVICES, is_control_name};
+use super::subscription_service::{SUBSCRIPTION_SERVICES, is_control_name, is_of_gateway};
 use super::terminus::{Terminus, check, reply, requested_kind, settle_first};
 use super::terms::{Terms, producer_name};
 use super::wills::WILL_SERVICES;
@@ -148,6 +148,10 @@ impl Shard {
     }
 
     fn attach_named(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>, name: &str) -> Result<(), Error> {
+        if is_of_gateway(name) && self.may_be_subscription(id, attach.role, name, &not_found(name)) {
+            self.attach_subscriber(id, link, attach, name, not_found(name));
+            return Ok(());
+        }
         let Some(attach) = self.create_first(id, link, attach, name)? else { return Ok(()) };
         let entries = match self.permitted(&self.fabric.conns[id.key()], attach.role, name) {
             Err(error) if self.may_be_subscription(id, attach.role, name, &error) => {

@@ -40,10 +40,15 @@ const NAME_BYTES_MAX: usize = 900;
 /// The name of the link that stands for the receiver of a subscription in the registry.
 const RECEIVER: &str = "receiver";
 
-/// Whether a name is one on which gateways of the original receive answers. It is a node of the
-/// connection that attaches to it.
+/// Whether a name is one of those that gateways of the original use. No address is declared with it,
+/// and none that opens all names covers it.
+pub(super) fn is_of_gateway(name: &str) -> bool {
+    name.starts_with("$mqtt.to.")
+}
+
+/// Whether it is one on which they receive answers: a node of the connection that attaches to it.
 pub(super) fn is_control_name(name: &str) -> bool {
-    name.starts_with("$mqtt.to.") && name.ends_with(".control")
+    is_of_gateway(name) && name.ends_with(".control")
 }
 
 /// Whether a subscription may have a name.
@@ -184,7 +189,7 @@ impl Shard {
     /// the address.
     fn check_free(&self, id: ConnId, name: &str, operation: &ServiceOperation) -> Result<(), Error> {
         let conn = &self.fabric.conns[id.key()];
-        let subscribes = matches!(operation, ServiceOperation::Subscribe(_));
+        let subscribes = matches!(operation, ServiceOperation::Subscribe(_)) && !is_of_gateway(name);
         if subscribes && conn.check_right(Operation::Recv, name).is_ok() && self.find(conn, name).is_some() {
             let what = format!(
                 "properties.correlation-id: \"{name}\" is the name of an address: choose another one, such as \
