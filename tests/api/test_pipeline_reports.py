@@ -64,3 +64,11 @@ async def test_a_report_needs_its_pipeline_and_an_editor(served: Served) -> None
         async with await bearer(served, f"{role.replace('_', '-')}.x", **{role: "*"}) as client:
             assert (await client.put(REPORT, json=STATE)).status_code == writes, role
             assert (await client.get(REPORT)).status_code == reads, role
+
+
+async def test_the_overview_does_not_count_a_pipeline_as_not_ready(served: Served) -> None:
+    await served.settle()
+    shown = (await served.http.get(f"{PIPELINES}/plant")).json()
+    assert not shown["status"]["isReady"]
+    overview = "/apis/enmasse.io/v1beta1/namespaces/default/overview"
+    assert (await served.http.get(overview)).json()["notReady"] == []
