@@ -1,5 +1,6 @@
 import { request } from './http';
 import { AddressKind, resourcePath } from './kinds';
+import { EMPTY_SLICES_MAX } from './slices';
 import type { Address } from './types';
 
 /** Operations on messages: slices of at most 1,000, repeated until there are no more. */
@@ -135,6 +136,19 @@ export async function operateAll(
     onProgress(messages);
   } while (next !== undefined && !signal?.aborted);
   return messages;
+}
+
+/** The first message of a selection; null if there is none, or none within the first slices. */
+export async function firstMessage(address: Address, selection: Selection): Promise<StoredMessage | null> {
+  let next: string | undefined;
+  for (let slices = 0; slices < EMPTY_SLICES_MAX; slices += 1) {
+    const rest = next ? { continue: next } : {};
+    const answer = await operate(address, 'peek', { ...selection, limit: 1, form: 'typed', ...rest });
+    const first = answer.items?.[0];
+    if (first || !answer.continue) return first ?? null;
+    next = answer.continue;
+  }
+  return null;
 }
 
 export function sendMessage(address: Address, message: OutgoingMessage, count: number): Promise<SendAnswer> {

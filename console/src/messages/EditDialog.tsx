@@ -10,7 +10,7 @@ import {
 } from '@patternfly/react-core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { operate, type DeadLetterGroup, type StoredMessage } from '@/api/messages';
+import { firstMessage, operate, type DeadLetterGroup, type StoredMessage } from '@/api/messages';
 import type { Address } from '@/api/types';
 import { ActionError, Empty, Loading } from '@/ui/States';
 import { MessageFields } from './MessageFields';
@@ -74,11 +74,11 @@ export function EditDialog(props: EditDialogProps) {
   const { address, group, onClose } = props;
   const first = useQuery({
     queryKey: ['first-of-group', address.metadata.uid, group.filter],
-    queryFn: () => operate(address, 'peek', { filter: group.filter, limit: 1, form: 'typed' }),
+    queryFn: () => firstMessage(address, { filter: group.filter }),
     gcTime: 0,
     retry: false,
   });
-  const stored = first.data?.items?.[0];
+  const stored = first.data;
   return (
     <Modal isOpen variant="medium" onClose={onClose} aria-label="Edit and redrive">
       <ModalHeader title="Edit and redrive" />

@@ -16,6 +16,7 @@ import { Link, useSearchParams } from 'react-router';
 import { ApiError } from '@/api/errors';
 import { AddressKind } from '@/api/kinds';
 import { operate, type OperationAnswer, type Selection, type StoredMessage } from '@/api/messages';
+import { useFirstRow } from '@/api/slices';
 import { useAddress } from '@/addresses/AddressLayout';
 import { acceptsMessages, isManaged, isStream } from '@/addresses/types';
 import { addressPath } from '@/spaces/paths';
@@ -132,6 +133,7 @@ export function MessagesPage() {
     retry: false,
   });
   const rows = found.data?.pages.flatMap((page) => page.items ?? []);
+  const isLooking = useFirstRow(found, rows);
   const isSelectorWrong =
     expression !== undefined && found.error instanceof ApiError && [400, 422].includes(found.error.status);
   const search = (text: string) => {
@@ -223,13 +225,19 @@ export function MessagesPage() {
           <DataTable
             label="Messages"
             columns={columnsOf(isOfStream, open)}
-            rows={isSelectorWrong ? [] : rows}
+            rows={isSelectorWrong ? [] : isLooking ? undefined : rows}
             keyOf={keyOf}
             error={found.error}
             retry={() => void found.refetch()}
             empty={
               <Empty
-                title={expression ? 'No message matches' : 'No messages'}
+                title={
+                  found.hasNextPage
+                    ? 'No message found yet'
+                    : expression
+                      ? 'No message matches'
+                      : 'No messages'
+                }
                 icon={EnvelopeIcon}
                 action={
                   acceptsMessages(address) && may('create', AddressKind, 'send') ? (

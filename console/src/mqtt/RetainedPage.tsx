@@ -14,6 +14,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useSearchParams } from 'react-router';
 import { ApiError } from '@/api/errors';
+import { useFirstRow } from '@/api/slices';
 import { AddressSpaceKind } from '@/api/kinds';
 import { useNotify } from '@/app/notices';
 import { MessageDetail } from '@/messages/MessageDetail';
@@ -109,6 +110,7 @@ export function RetainedPage() {
   const client = useQueryClient();
   const notify = useNotify();
   const rows = found.data?.pages.flatMap((page) => page.items);
+  const isLooking = useFirstRow(found, rows);
   const isFilterWrong =
     asked !== '' && found.error instanceof ApiError && [400, 422].includes(found.error.status);
   const mayDelete = may('delete', AddressSpaceKind, 'retained');
@@ -169,7 +171,7 @@ export function RetainedPage() {
           <DataTable
             label="Retained messages"
             columns={columnsOf(setOpened)}
-            rows={isFilterWrong ? [] : rows}
+            rows={isFilterWrong ? [] : isLooking ? undefined : rows}
             keyOf={keyOf}
             error={found.error}
             retry={() => void found.refetch()}
@@ -191,7 +193,13 @@ export function RetainedPage() {
               : {})}
             empty={
               <Empty
-                title={asked ? 'No topic with a retained message matches' : 'No retained messages'}
+                title={
+                  found.hasNextPage
+                    ? 'No message found yet'
+                    : asked
+                      ? 'No topic with a retained message matches'
+                      : 'No retained messages'
+                }
                 icon={EnvelopeIcon}
               >
                 A topic keeps the last message that was published with RETAIN, for new subscriptions.
