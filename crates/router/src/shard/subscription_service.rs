@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 use super::conn::{Attaching, Link, ManagementRequest, UsedSubscription};
 use super::link_names::LinkHolder;
+use super::management::MANAGEMENT;
 use super::mqtt::links::request;
 use super::mqtt::serving::{ServiceOperation, ServiceReceiver, ServiceRequest, Serving};
 use super::mqtt_clients::client_id_of_subscription;
@@ -51,10 +52,11 @@ pub(super) fn is_control_name(name: &str) -> bool {
     is_of_gateway(name) && name.ends_with(".control")
 }
 
-/// Whether a subscription may have a name.
+/// Whether a subscription may have a name: one to which a receiver attaches as to an address.
 fn is_subscription_name(name: &str) -> bool {
     let is_plain = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(char::is_control);
-    is_plain && !is_wildcard(name) && !name.starts_with(DYNAMIC_PREFIX) && !is_control_name(name)
+    let is_of_node = name == MANAGEMENT || name.starts_with(DYNAMIC_PREFIX) || is_control_name(name);
+    is_plain && !is_wildcard(name) && !is_of_node
 }
 
 fn invalid(what: impl Into<String>) -> Error {
@@ -80,7 +82,7 @@ fn request_of(message: &Message) -> Result<(String, ServiceOperation), Error> {
     if !is_subscription_name(name) {
         return Err(invalid(format!(
             "properties.correlation-id must name the subscription: 1 to {NAME_BYTES_MAX} bytes without wildcards and \
-             control characters"
+             control characters, and no node of the container"
         )));
     }
     let operation = match subject.as_deref().unwrap_or_default() {
@@ -347,6 +349,7 @@ mod tests {
             (message(Some("list"), Some(""), Body::Empty), "properties.correlation-id"),
             (message(Some("list"), Some("a/#"), Body::Empty), "properties.correlation-id"),
             (message(Some("list"), Some("a\0b"), Body::Empty), "properties.correlation-id"),
+            (message(Some("list"), Some(MANAGEMENT), Body::Empty), "no node of the container"),
             (message(Some("list"), Some("s"), Body::Empty), "properties.reply-to"),
             (message(Some("lists"), Some("s"), Body::Empty), "properties.subject is \"lists\""),
             (message(Some("subscribe"), Some("s"), Body::Empty), "must be a map"),
