@@ -25,7 +25,7 @@ export interface StoredMessage {
   due?: string;
   message?: MessageDocument;
   raw?: { encoding: 'base64'; body: string };
-  kind?: 'data' | 'value' | 'sequence';
+  kind?: 'data' | 'value' | 'sequence' | 'none';
 }
 
 export interface OperationAnswer {
@@ -79,7 +79,6 @@ export interface SendAnswer {
   outcome: 'accepted' | 'rejected' | 'released' | 'modified';
   condition?: string;
   description?: string;
-  count: number;
   messages: number;
 }
 

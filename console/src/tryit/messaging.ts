@@ -173,7 +173,6 @@ function answerOf(delivery: Delivery | undefined): SendAnswer {
     outcome: name as SendAnswer['outcome'],
     ...(error?.condition ? { condition: error.condition } : {}),
     ...(error?.description ? { description: error.description } : {}),
-    count: 1,
     messages: name === 'accepted' ? 1 : 0,
   };
 }

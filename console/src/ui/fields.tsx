@@ -227,7 +227,7 @@ export function QuantityField(
   return (
     <FieldGroup field={props} id={id}>
       <InputGroup>
-        <InputGroupItem>
+        <InputGroupItem isFill>
           <TextInput
             id={id}
             inputMode="decimal"
@@ -240,7 +240,7 @@ export function QuantityField(
             }}
           />
         </InputGroupItem>
-        <InputGroupItem>
+        <InputGroupItem className="em-unit">
           <FormSelect
             aria-label={`Unit of ${props.label}`}
             value={chosen}
