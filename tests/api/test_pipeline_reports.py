@@ -72,3 +72,16 @@ async def test_the_overview_does_not_count_a_pipeline_as_not_ready(served: Serve
     assert not shown["status"]["isReady"]
     overview = "/apis/enmasse.io/v1beta1/namespaces/default/overview"
     assert (await served.http.get(overview)).json()["notReady"] == []
+
+
+async def test_the_overview_names_a_pipeline_whose_deletion_waits(served: Served) -> None:
+    patch = {"metadata": {"finalizers": ["example.com/keep"]}}
+    kind = {"content-type": "application/merge-patch+json"}
+    answer = await served.http.patch(f"{PIPELINES}/plant", json=patch, headers=kind)
+    assert answer.status_code == 200, answer.text
+    await served.http.delete(f"{PIPELINES}/plant")
+    await served.settle()
+    overview = "/apis/enmasse.io/v1beta1/namespaces/default/overview"
+    served.clock.advance(10)
+    (found,) = (await served.http.get(overview)).json()["notReady"]
+    assert (found["kind"], found["name"], found["phase"]) == ("Pipeline", "plant", "Terminating")

@@ -116,10 +116,10 @@ def _ready(resources: Iterable[Declared]) -> int:
 
 
 def _not_ready(resources: Iterable[Resource]) -> list[Document]:
-    """Return what the platform has not made ready. It runs no pipelines: they are never ready."""
+    """Return what the platform has not made ready."""
     found: list[Document] = []
     for one in resources:
-        if not isinstance(one, Declared) or isinstance(one, Pipeline) or one.status.is_ready:
+        if not isinstance(one, Declared) or one.status.is_ready or _is_only_stored(one):
             continue
         found.append(
             {
@@ -133,6 +133,11 @@ def _not_ready(resources: Iterable[Resource]) -> list[Document]:
         if len(found) == NOT_READY_MAX:
             break
     return found
+
+
+def _is_only_stored(resource: Declared) -> bool:
+    """Whether it is a pipeline that is kept: the platform stores pipelines and runs none."""
+    return isinstance(resource, Pipeline) and not resource.is_terminating
 
 
 def _top(sample: Sample, addresses: Sequence[Address], key: str) -> list[Document]:
