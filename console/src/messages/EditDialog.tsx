@@ -90,7 +90,8 @@ export function EditDialog(props: EditDialogProps) {
           {first.error ? <ActionError error={first.error} title="The message could not be read" /> : null}
           {first.isSuccess ? (
             <Empty title="No message can be edited">
-              The messages of this group are gone, held by a consumer, or larger than 64 KiB.
+              The messages of this group are gone, held by a consumer, larger than 64 KiB, or were not found
+              in time.
             </Empty>
           ) : null}
         </ModalBody>
