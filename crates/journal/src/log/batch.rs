@@ -9,6 +9,7 @@
 
 use super::assembled::{AssembledBody, META_BYTES};
 use super::frame::{COPY, HEAD_BYTES, Head, MORE, padded};
+use super::joint::JointPart;
 use super::place::{Freed, RecordLocation};
 use super::record::{Kind, Line, SeqRange, Target, put_declare, put_drop, put_remove, put_state, put_targets};
 
@@ -73,6 +74,8 @@ pub struct WriteBatch {
     pub(super) has_new_messages: bool,
     /// See [`WriteBatch::part`].
     part: u32,
+    /// Set if it is a part of a joint group.
+    joint: Option<Box<JointPart>>,
 }
 
 impl WriteBatch {
@@ -94,6 +97,7 @@ impl WriteBatch {
         self.runs.clear();
         self.grouping = false;
         self.has_new_messages = false;
+        self.joint = None;
     }
 
     /// The part of its worker that it comes from: batches of different parts need no order among
@@ -106,6 +110,38 @@ impl WriteBatch {
     /// Sets the part. `clear` keeps it.
     pub const fn set_part(&mut self, part: u32) {
         self.part = part;
+    }
+
+    /// The joint group that it is a part of ([`JointPart`]), if any.
+    #[must_use]
+    pub fn joint(&self) -> Option<&JointPart> {
+        self.joint.as_deref()
+    }
+
+    /// Makes it a part of a joint group.
+    pub fn set_joint(&mut self, joint: JointPart) {
+        self.joint = Some(Box::new(joint));
+    }
+
+    /// The records of several batches without copies, as one group.
+    pub(super) fn one_group<'a>(parts: impl Iterator<Item = &'a Self>) -> Self {
+        let mut whole = Self::new();
+        for part in parts {
+            debug_assert!(part.copies.is_empty(), "a part of a joint group has no copies");
+            let (at, index) = (whole.bytes.len() as u32, whole.index.len() as u32);
+            whole.bytes.extend_from_slice(&part.bytes);
+            whole.index.extend_from_slice(&part.index);
+            let shifted =
+                |frame: &Frame| Frame { at: frame.at + at, index_end: frame.index_end + index, last: false, ..*frame };
+            whole.frames.extend(part.frames.iter().map(shifted));
+            whole.freed.join(&part.freed);
+            whole.has_new_messages |= part.has_new_messages;
+        }
+        for frame in &whole.frames {
+            whole.bytes[frame.at as usize + 7] |= MORE;
+        }
+        whole.end();
+        whole
     }
 
     /// Whether it has neither records, copies nor removals.

@@ -15,7 +15,10 @@ use super::Log;
 use super::batch::WriteBatch;
 use super::config::Refused;
 use super::disk::Disk;
+use super::joint::{Gathered, Joints};
 
+/// The worker of the lanes of joint groups, one lane for each part of a worker.
+const JOINT_WORKER: u16 = u16::MAX - 1;
 /// Quanta of one commit.
 const QUANTA_PER_COMMIT: u64 = 16;
 /// The cost of a batch in addition to its bytes.
@@ -65,6 +68,9 @@ pub struct CommitSchedule {
     /// The lane whose batch is staged.
     staged: Option<Lane>,
     commit_bytes: u64,
+    joints: Joints,
+    /// Answers for joint groups that a worker has declined.
+    declined: Vec<Committed>,
 }
 
 /// The next step.
@@ -83,11 +89,21 @@ impl CommitSchedule {
     #[must_use]
     pub fn new(commit_bytes: u32) -> Self {
         let commit_bytes = commit_bytes.into();
-        Self { lanes: HashMap::new(), order: VecDeque::new(), staged: None, commit_bytes }
+        let (joints, declined) = (Joints::default(), Vec::new());
+        Self { lanes: HashMap::new(), order: VecDeque::new(), staged: None, commit_bytes, joints, declined }
     }
 
-    /// Adds a batch to its lane.
+    /// Adds a batch to its lane, or a part to its joint group.
     pub fn push(&mut self, lane: Lane, batch: WriteBatch) {
+        let Some(part) = batch.joint().cloned() else { return self.enqueue(lane, batch) };
+        match self.joints.add(lane, batch, &part) {
+            Gathered::Incomplete => {}
+            Gathered::Declined(answers) => self.declined.extend(answers),
+            Gathered::Complete(whole) => self.enqueue(Lane { worker: JOINT_WORKER, part: lane.part }, whole),
+        }
+    }
+
+    fn enqueue(&mut self, lane: Lane, batch: WriteBatch) {
         let waiting = self.lanes.entry(lane).or_insert_with(|| {
             self.order.push_back(lane);
             LaneQueue::default()
@@ -95,14 +111,21 @@ impl CommitSchedule {
         waiting.batches.push_back(batch);
     }
 
-    /// Whether no batch waits.
+    /// Whether no batch waits. Parts of a joint group that has no others yet do not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lanes.values().all(LaneQueue::is_empty)
+        self.declined.is_empty() && self.lanes.values().all(LaneQueue::is_empty)
     }
 
     /// Writes and syncs one commit or one chunk, and adds the completed batches to `done`.
     pub fn step<D: Disk>(&mut self, log: &mut Log<D>, done: &mut Vec<Committed>) {
+        done.append(&mut self.declined);
+        let mut written = Vec::new();
+        self.write(log, &mut written);
+        written.into_iter().for_each(|committed| self.joints.divide(committed, done));
+    }
+
+    fn write<D: Disk>(&mut self, log: &mut Log<D>, done: &mut Vec<Committed>) {
         match self.next(log.chunk_bytes()) {
             Step::Together(batches) => {
                 let from = done.len();

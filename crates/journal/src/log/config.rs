@@ -88,6 +88,9 @@ pub enum Refused {
     /// continue.
     #[error("the log has stopped: {0}")]
     Stopped(String),
+    /// Another part of its joint group was declined for this reason; no part is in the log.
+    #[error("{0}")]
+    Declined(String),
 }
 
 /// Statistics of the log, for metrics.

@@ -94,7 +94,8 @@ commands! {
         NoteTransactionUse { transaction: TransactionId },
         /// Admit this home's part of a transaction that also has parts at other homes.
         Prepare { transaction: TransactionId },
-        Discharge { transaction: TransactionId, fail: bool },
+        /// `parts`: the number of homes that write a part of it, if there are several.
+        Discharge { transaction: TransactionId, fail: bool, parts: u16 },
     }
 }
 
@@ -140,6 +141,9 @@ commands! {
             transaction: TransactionId,
             outcome: Cow<'a, Outcome>,
         },
+        /// Answers [`Router::prepare`](super::Router::prepare) once. `Ok`: whether the part must be
+        /// written to the log.
+        Prepared { transaction: TransactionId, result: Result<bool, Error> },
         /// Answers [`Router::discharge`](super::Router::discharge) once. `Err`: why the
         /// transaction was rolled back instead of committed (4.5.8).
         Discharged { transaction: TransactionId, result: Result<(), Error> },
@@ -194,7 +198,7 @@ impl ToLink<'_> {
             | Self::Halted { attachment }
             | Self::Left { attachment }
             | Self::Close { attachment, .. } => attachment.shard,
-            Self::Discharged { transaction, .. } => transaction.shard,
+            Self::Prepared { transaction, .. } | Self::Discharged { transaction, .. } => transaction.shard,
             Self::Described { question, .. } => question.shard,
         }
     }

@@ -84,7 +84,7 @@ pub use queue::{
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
 pub use role::{AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled};
 pub use stats::AddressStats;
-pub use storage::{Answer, Damaged, Digests, LAST_VALUE_OF_TO, Read, subscription_of};
+pub use storage::{Answer, Damaged, Digests, Joint, LAST_VALUE_OF_TO, Read, subscription_of};
 pub use stream::Stream;
 pub use topic::OpenTopic;
 pub use transactions::{TRANSACTION_MESSAGES, rolled_back};
@@ -100,6 +100,15 @@ pub const CROWDED_HOLD_BYTES: usize = 64 << 10;
 /// The identity of an address, never reused for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AddressKey(pub u32);
+
+/// An address that another one refers to, and its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// the address
+    pub key: AddressKey,
+    /// its home
+    pub home: u16,
+}
 
 /// How an address treats messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

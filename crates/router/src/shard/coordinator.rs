@@ -214,10 +214,8 @@ impl Shard {
         fail: bool,
     ) {
         let Transaction { homes, refusal, unsettled, .. } = transaction;
-        let space = self.fabric.conns.get(id.key()).and_then(|conn| conn.access.as_ref()).map(|(space, _)| *space);
-        let journal = space.map(|space| space.stored_home(self.shared.loads.len() as u16));
         let refusal = refusal.filter(|_| !fail).map(|cause| rolled_back(&cause));
-        let discharging = Discharging { conn: id, fail, control, refusal, unsettled, homes, journal };
+        let discharging = Discharging { conn: id, fail, control, refusal, unsettled, homes };
         self.begin_discharge(number, discharging);
     }
 

@@ -14,6 +14,7 @@ use super::attachments::{Attachment, Attachments};
 use super::batch::CommandBatch;
 use super::conn::{Attaching, Conn, Link};
 use super::credit_window::CreditWindow;
+use super::discharging::HomeAnswer;
 use super::link_names::{LinkHolder, LinkName};
 use super::mqtt::{Fate, Mqtt};
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
@@ -48,7 +49,7 @@ pub(super) struct Fabric {
     /// attachments that have answered a read of retained messages, and whether none is left
     pub(super) greeted: Vec<(AttachmentId, bool)>,
     /// results of discharges of transactions of connections here
-    pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
+    pub(super) discharged: Vec<(TransactionId, Result<HomeAnswer, Error>)>,
     /// attachments that returned a delivery and may state their credit again
     pub(super) halted: Vec<AttachmentId>,
     /// answers to questions of connections here
@@ -503,7 +504,12 @@ impl Fabric {
             ToLink::Provisional { attachment, delivery_id, transaction, outcome } => {
                 self.provisional(attachment, delivery_id, transaction, &outcome);
             }
-            ToLink::Discharged { transaction, result } => self.discharged.push((transaction, result)),
+            ToLink::Prepared { transaction, result } => {
+                self.discharged.push((transaction, result.map(|writes| HomeAnswer::Prepared { writes })));
+            }
+            ToLink::Discharged { transaction, result } => {
+                self.discharged.push((transaction, result.map(|()| HomeAnswer::Done)));
+            }
             ToLink::Taken { attachment, count } => self.taken(attachment, count),
             ToLink::Open { attachment, open } => self.open(attachment, open),
             ToLink::Room { attachment, room } => self.room(attachment, room),

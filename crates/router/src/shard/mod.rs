@@ -569,7 +569,7 @@ impl Shard {
             ToHome::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(transaction), &cause),
             ToHome::NoteTransactionUse { transaction } => router.note_transaction_use(transaction),
             ToHome::Prepare { transaction } => router.prepare(transaction, fabric),
-            ToHome::Discharge { transaction, fail } => router.discharge(transaction, fail, fabric),
+            ToHome::Discharge { transaction, fail, parts } => router.discharge(transaction, fail, parts, fabric),
         }
     }
 

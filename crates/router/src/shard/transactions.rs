@@ -57,6 +57,4 @@ pub(super) struct Discharging {
     pub(super) refusal: Option<Error>,
     pub(super) unsettled: Vec<Unsettled>,
     pub(super) homes: Homes,
-    /// the home that writes to the journal, if it is one of them
-    pub(super) journal: Option<u16>,
 }

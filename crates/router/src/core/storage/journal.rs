@@ -15,6 +15,7 @@ use super::super::{Links, Router, TransactionId};
 use super::block::InFlightBlock;
 use super::commit::{Commit, CommitNote, Completion, KeptPacketId, Queues};
 use super::compact::Copied;
+use super::joint::{Joint, Joints};
 use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares};
 use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
 
@@ -31,6 +32,7 @@ pub struct Answer {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Journal {
     pub(in crate::core) lanes: Lanes,
+    pub(in crate::core) joints: Joints,
     /// the lane of the group that is being built
     open: LaneId,
     /// the lane of the batch that is being answered
@@ -91,8 +93,15 @@ impl Journal {
         self.lanes.at(self.open).begin_group(bytes)
     }
 
-    /// The open group; the queue must belong to the same space.
+    /// The open group, or the part of a joint group that is being built; the queue must belong to the
+    /// same space.
     fn group(&mut self, log: u32) -> &mut Growing {
+        // Two look-ups, because the borrow of the first would last until the end.
+        if self.joints.growing().is_some()
+            && let Some(growing) = self.joints.growing()
+        {
+            return growing;
+        }
         assert_eq!(self.lanes.lane_of(log), self.open, "a group of records is of one address space");
         &mut self.lanes.at(self.open).growing
     }
@@ -160,6 +169,20 @@ impl Journal {
         let growing = &mut self.lanes.at(self.open).growing;
         growing.posting.push(transaction);
         growing.batch.end();
+    }
+
+    /// Ends this home's part of a joint transaction, with the removals from queues.
+    pub(in crate::core) fn end_joint_transaction(
+        &mut self,
+        (transaction, joint): (TransactionId, Joint),
+        lane: LaneId,
+        removals: &mut [Removal],
+    ) {
+        if let Some(growing) = self.joints.growing() {
+            removals.iter_mut().for_each(|removal| growing.batch.remove(removal));
+            growing.posting.push(transaction);
+        }
+        self.joints.end(joint, lane);
     }
 
     /// Writes a transaction that consists of removals only.
@@ -300,7 +323,7 @@ impl Journal {
     }
 
     /// Frees the record of a message whose queue was deleted in the meantime.
-    fn free_orphan(&mut self, place: enmasse_journal::log::RecordLocation) {
+    pub(super) fn free_orphan(&mut self, place: enmasse_journal::log::RecordLocation) {
         let mut freed = Freed::default();
         freed.add(place);
         self.free_orphans(&freed);
@@ -344,7 +367,8 @@ impl Journal {
 
     /// Adds packet identifiers to the group of a transaction.
     pub(in crate::core) fn post_packet_ids(&mut self, ids: &[KeptPacketId]) {
-        let batch = &mut self.lanes.at(self.open).growing.batch;
+        let Some(first) = ids.first() else { return };
+        let batch = &mut self.group(first.log).batch;
         ids.iter().for_each(|kept| batch.state(kept.log, &kept.key(), KeptPacketId::VALUE));
     }
 
@@ -376,7 +400,8 @@ impl Journal {
     /// Removes and returns the producers of unwritten messages for an address: they receive no
     /// outcome for these any more.
     pub(in crate::core) fn take_settlements(&mut self, at: Key) -> Vec<SettlementTarget> {
-        let completions = self.lanes.commits_mut().map(|commit| &mut commit.completion);
+        let commits = self.lanes.commits_mut().chain(self.joints.commits_mut());
+        let completions = commits.map(|commit| &mut commit.completion);
         let mine = completions.filter(|completion| {
             completion.address == at && matches!(completion.settlement, SettlementTarget::Producer { .. })
         });
@@ -416,6 +441,9 @@ impl Journal {
 
     /// The next batch for the log: takes the batches of each ready lane until it has none.
     fn next_batch(&mut self, mut spare: impl FnMut() -> WriteBatch) -> Option<WriteBatch> {
+        if let Some(part) = self.joints.take_ready() {
+            return Some(part);
+        }
         while let Some(id) = self.lanes.next_ready() {
             let lane = self.lanes.at(id);
             let again = lane.has_refused_batch();
@@ -473,6 +501,7 @@ pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
             Error::new(condition::INTERNAL_ERROR, format!("{what} may or may not be stored: {refused}"))
         }
         Refused::Stopped(_) => Error::new(condition::INTERNAL_ERROR, format!("{what} cannot be stored: {refused}")),
+        Refused::Declined(_) => Error::new(condition::RESOURCE_LIMIT_EXCEEDED, refused.to_string()),
         Refused::NoRoom(_) | Refused::TooLarge { .. } => {
             Error::new(condition::RESOURCE_LIMIT_EXCEEDED, format!("{what} cannot be stored: {refused}"))
         }
@@ -506,7 +535,8 @@ impl Router {
     /// Whether received messages are pending for the log or in flight to it.
     #[must_use]
     pub fn is_storing(&self) -> bool {
-        let written = self.storage.journal.lanes.is_idle() && self.storage.journal.copying.is_none();
+        let Journal { lanes, joints, copying, .. } = &self.storage.journal;
+        let written = lanes.is_idle() && joints.is_idle() && copying.is_none();
         !written || !self.schedule.gathering.is_empty() || !self.transactions.waiting.is_empty()
     }
 
@@ -515,6 +545,13 @@ impl Router {
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let stopped = matches!(answer.result, Err(Refused::Stopped(_) | Refused::Unsure(_)));
         let lane = LaneId(answer.batch.part());
+        if let Some(id) = answer.batch.joint().map(|part| part.id) {
+            self.storage.journal.answering = lane;
+            if answer.result.is_ok() {
+                self.storage.journal.lanes.offer_again();
+            }
+            return self.take_joint_answer(id, answer, links);
+        }
         self.take_answer(lane, answer, links);
         self.release_fences(lane, stopped, links);
     }
@@ -569,7 +606,7 @@ impl Router {
     }
 
     /// Keeps the bodies of a written batch in the recent part of the log.
-    fn retain_body(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
+    pub(super) fn retain_body(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
         match result {
             Ok(()) => self.storage.bodies.recent.keep(batch),
             Err(_) => self.storage.bodies.recent.recycle_batch(batch),
@@ -586,7 +623,7 @@ impl Router {
         self.storage.bodies.recent.recycle_batch(batch);
     }
 
-    fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::RecordLocation, links: &mut impl Links) {
+    pub(super) fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::RecordLocation, links: &mut impl Links) {
         let queue = self.addresses.find_queue(commit.at);
         if let Some(queue) = queue.filter(|queue| queue.opened.messages.is_behind_gap(commit.seq)) {
             if let Some(log) = queue.opened.log {
@@ -617,7 +654,7 @@ impl Router {
 
     /// Processes a message that was not stored. A numbered producer is halted until its link
     /// attaches again.
-    fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
+    pub(super) fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
         self.free_window(&commit.completion, links);
         self.halt_numbered(commit.completion.producer);
         if let Some(place) = self.take_deleted_location(&commit.completion) {
@@ -648,14 +685,14 @@ impl Router {
     }
 
     /// Takes the location of a moved message whose queue was deleted in the meantime.
-    fn take_deleted_location(&mut self, completion: &Completion) -> Option<enmasse_journal::log::RecordLocation> {
+    pub(super) fn take_deleted_location(&mut self, completion: &Completion) -> Option<enmasse_journal::log::RecordLocation> {
         let (from, seq) = completion.from.filter(|_| !self.storage.journal.leaving.is_empty())?;
         self.storage.journal.leaving.remove(&(from.pack(), seq))
     }
 
     /// Answers for a message, unless the address of its producer was deleted. Then the links of
     /// producers were closed, and anonymous links were answered.
-    fn run_completion(&mut self, completion: &Completion, outcome: &Outcome, links: &mut impl Links) {
+    pub(super) fn run_completion(&mut self, completion: &Completion, outcome: &Outcome, links: &mut impl Links) {
         if self.addresses.get(completion.address).is_some() {
             self.answer(completion.settlement, completion.address, outcome, links);
         }

@@ -17,7 +17,7 @@ use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
 use super::super::posting::{PartitionIdentity, PostingTreatment};
 use super::super::storage::LaneId;
-use super::super::storage::{Commit, Completion, MemoryBlock, Queues, not_stored};
+use super::super::storage::{Commit, Completion, Joint, MemoryBlock, Queues, not_stored};
 use super::super::topic::Posted;
 use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router, ToLink, TransactionId};
@@ -36,21 +36,32 @@ pub(in crate::core) struct Committing {
     unlogged: Vec<Key>,
     /// blocks of streams in memory
     blocks: Vec<MemoryBlock>,
+    /// the content of a prepared part, which is not written yet
+    admitted: Option<Admitted>,
+}
+
+/// The messages of a commit, which their queues have admitted.
+#[derive(Debug)]
+struct Admitted {
+    postings: Vec<Posting>,
+    offered: Vec<Offered>,
 }
 
 /// Messages and bytes that a commit removes from queues.
 type Leaving = BTreeMap<Key, (u64, u64)>;
 
 /// A message that its queues have admitted.
-struct Offered<'a> {
-    posting: &'a Posting,
+#[derive(Debug)]
+struct Offered {
+    /// its index among the postings
+    posting: usize,
     at: Key,
     posted: Posted,
     /// its partition and identity in a stream, unless it is a duplicate
     place: Option<PartitionIdentity>,
 }
 
-impl Offered<'_> {
+impl Offered {
     /// Its queues on disk; one of the commits counts the outcome.
     fn on_disk(&self) -> Option<Queues<'_>> {
         let counted = Completion { settlement: SettlementTarget::Posted, address: self.at, ..Completion::NONE };
@@ -64,13 +75,14 @@ impl Offered<'_> {
 
 impl Router {
     /// Commits a transaction, or rolls it back if `fail` is set. [`ToLink::Discharged`] answers.
-    pub fn discharge(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
+    /// `parts`: the number of homes that write a part of it, if there are several.
+    pub fn discharge(&mut self, id: TransactionId, fail: bool, parts: u16, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get_mut(&id) else {
             return links
                 .send(ToLink::Discharged { transaction: id, result: if fail { Ok(()) } else { Err(unknown()) } });
         };
         if transaction.is_prepared_part && transaction.committing.is_some() {
-            return self.end_prepared(id, fail, links);
+            return self.end_prepared(id, fail, parts, links);
         }
         if fail {
             self.roll_back(id, links);
@@ -79,24 +91,14 @@ impl Router {
         self.await_commit(id, links);
     }
 
-    /// Admits the messages of one part of a transaction without ending it, because another part
-    /// must be on disk first. [`ToLink::Discharged`] answers; after a success, [`Router::discharge`]
-    /// cannot fail. A part with work for the journal cannot be prepared.
+    /// Admits the messages of one part of a transaction without writing them, because other homes
+    /// have parts of it. [`ToLink::Prepared`] answers; after a success, [`Router::discharge`] fails
+    /// only if the log refuses the transaction. Until then other commits to the same partitions wait.
     pub fn prepare(&mut self, id: TransactionId, links: &mut impl Links) {
-        let Some(transaction) = self.transactions.open.get(&id) else {
-            return links.send(ToLink::Discharged { transaction: id, result: Err(unknown()) });
+        let Some(transaction) = self.transactions.open.get_mut(&id) else {
+            return links.send(ToLink::Prepared { transaction: id, result: Err(unknown()) });
         };
-        if self.needs_journal(transaction) {
-            self.roll_back(id, links);
-            let what = "the stored addresses of a transaction live on one worker";
-            return links.send(ToLink::Discharged {
-                transaction: id,
-                result: Err(Error::new(condition::NOT_IMPLEMENTED, what)),
-            });
-        }
-        if let Some(transaction) = self.transactions.open.get_mut(&id) {
-            transaction.is_prepared_part = true;
-        }
+        transaction.is_prepared_part = true;
         self.await_commit(id, links);
     }
 
@@ -126,15 +128,30 @@ impl Router {
             let stream = self.by_key.get(key).and_then(|at| self.addresses.find_stream(*at));
             stream.is_some_and(|stream| stream.is_under_way(*number))
         };
-        let busy = partitions.into_iter().any(is_busy);
+        let prepared = self.prepared_partitions(id);
+        let busy = partitions.into_iter().any(|partition| is_busy(partition) || prepared.contains(partition));
         !(busy || self.storage.journal.is_compacting() || self.transactions.compaction.is_some())
     }
 
-    /// The partitions of commits that wait to begin. Messages gathered there are written with these
-    /// commits.
+    /// The partitions of commits that wait to begin, and of prepared ones. Messages gathered there are
+    /// written with these commits.
     pub(in crate::core) fn awaited_partitions(&self) -> BTreeSet<(AddressKey, u32)> {
         let waiting = self.transactions.waiting.iter().filter_map(|id| self.transactions.open.get(id));
-        waiting.flat_map(|transaction| &transaction.partitions).copied().collect()
+        let waiting = waiting.flat_map(|transaction| &transaction.partitions).copied();
+        waiting.chain(self.prepared_partitions(TransactionId::NONE)).collect()
+    }
+
+    /// The partitions of prepared commits, except for `id`.
+    fn prepared_partitions(&self, id: TransactionId) -> BTreeSet<(AddressKey, u32)> {
+        if self.transactions.prepared == 0 {
+            return BTreeSet::new();
+        }
+        let is_prepared = |transaction: &Transaction| {
+            transaction.committing.as_ref().is_some_and(|committing| committing.admitted.is_some())
+        };
+        let open = self.transactions.open.iter();
+        let prepared = open.filter(|(other, transaction)| **other != id && is_prepared(transaction));
+        prepared.flat_map(|(_, transaction)| &transaction.partitions).copied().collect()
     }
 
     /// The lane of the address space of a transaction.
@@ -160,7 +177,11 @@ impl Router {
         Some(id)
     }
 
+    /// Begins a commit: offers its messages, and writes them unless it is a part to be prepared.
     fn begin_commit(&mut self, id: TransactionId, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
+        let is_prepared_part = transaction.is_prepared_part;
+        let writes = self.transactions.open.get(&id).is_some_and(|transaction| self.needs_journal(transaction));
         let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
         let postings = std::mem::take(&mut transaction.postings);
         let offered = match transaction.refusal.clone() {
@@ -171,13 +192,41 @@ impl Router {
             Ok(offered) => offered,
             Err(reason) => {
                 self.roll_back(id, links);
-                return links.send(ToLink::Discharged { transaction: id, result: Err(rolled_back(&reason)) });
+                let reason = rolled_back(&reason);
+                return links.send(match is_prepared_part {
+                    true => ToLink::Prepared { transaction: id, result: Err(reason) },
+                    false => ToLink::Discharged { transaction: id, result: Err(reason) },
+                });
             }
         };
-        let unlogged = |offered: &&Offered<'_>| offered.posted.disk.is_empty() && offered.place.is_none();
+        self.transactions.committing += 1;
+        let admitted = Admitted { postings, offered };
+        if !is_prepared_part {
+            return self.write_commit(id, admitted, None, links);
+        }
+        self.transactions.prepared += 1;
+        if let Some(transaction) = self.transactions.open.get_mut(&id) {
+            transaction.committing = Some(Committing { admitted: Some(admitted), ..Committing::default() });
+        }
+        links.send(ToLink::Prepared { transaction: id, result: Ok(writes) });
+    }
+
+    /// Writes the admitted messages of a commit and its removals as one group, or as this home's part
+    /// of a joint group. What has nothing to write takes effect at once.
+    fn write_commit(
+        &mut self,
+        id: TransactionId,
+        Admitted { postings, mut offered }: Admitted,
+        joint: Option<Joint>,
+        links: &mut impl Links,
+    ) {
+        // The messages of an address that was deleted since are dropped with it.
+        offered.retain(|offered| self.addresses.get(offered.at).is_some());
+        let unlogged = |offered: &&Offered| offered.posted.disk.is_empty() && offered.place.is_none();
         let unlogged = offered.iter().filter(unlogged).map(|offered| offered.at).collect();
         let mut partitions = BTreeSet::new();
         for Offered { posting, at, place, .. } in &offered {
+            let posting = &postings[*posting];
             let PostingTreatment::Stream((number, _)) = posting.treatment else { continue };
             partitions.insert((*at, number));
             if let Some(place) = place {
@@ -186,32 +235,39 @@ impl Router {
         }
         let mut in_memory = Vec::new();
         for Offered { posting, posted, .. } in offered.iter().filter(|offered| !offered.posted.memory.is_empty()) {
-            let place = self.storage.bodies.put(&posting.body, posted.memory.len() as u32);
+            let place = self.storage.bodies.put(&postings[*posting].body, posted.memory.len() as u32);
             in_memory.extend(posted.memory.iter().map(|(key, seq)| (*key, *seq, place)));
         }
         let mut removals = self.removals_of(id);
-        self.transactions.committing += 1;
-        let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*it.posting.body))).peekable();
+        let lane = self.lane_of_written(&offered, id);
+        let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*postings[it.posting].body))).peekable();
         let first = on_disk.peek().and_then(|(queues, _)| Some(queues.first()?.0));
         let first = first.or_else(|| self.gathered_for_log(&partitions));
-        if let Some(log) = first {
-            self.storage.journal.begin_transaction(log, postings.iter().map(|posting| posting.body.len()).sum());
-            on_disk.for_each(|(queues, body)| self.storage.journal.post(queues, body));
+        match (joint, first) {
+            (Some(_), _) => self.storage.journal.joints.begin(),
+            (None, Some(log)) => {
+                let bytes = postings.iter().map(|posting| posting.body.len()).sum();
+                self.storage.journal.begin_transaction(log, bytes);
+            }
+            (None, None) => {}
         }
-        let grows = first.is_some();
+        on_disk.for_each(|(queues, body)| self.storage.journal.post(queues, body));
         let blocks = self.write_posted(&partitions);
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
-            transaction.committing = Some(Committing { in_memory, unlogged, blocks });
+            transaction.committing = Some(Committing { in_memory, unlogged, blocks, admitted: None });
         }
-        match (grows, removals.is_empty()) {
-            _ if self.transactions.open.get(&id).is_some_and(|transaction| transaction.is_prepared_part) => {
-                debug_assert!(!grows && removals.is_empty(), "a part with work for the journal was prepared");
-                links.send(ToLink::Discharged { transaction: id, result: Ok(()) });
-            }
-            (true, _) => self.storage.journal.end_transaction(id, &mut removals),
-            (false, false) => self.storage.journal.retire(id, &mut removals),
-            (false, true) => self.end_commit(id, &Ok(()), links),
+        match (joint, first.is_some(), removals.is_empty()) {
+            (Some(joint), ..) => self.storage.journal.end_joint_transaction((id, joint), lane, &mut removals),
+            (None, true, _) => self.storage.journal.end_transaction(id, &mut removals),
+            (None, false, false) => self.storage.journal.retire(id, &mut removals),
+            (None, false, true) => self.end_commit(id, &Ok(()), links),
         }
+    }
+
+    /// The lane of the address space of a commit that is being written.
+    fn lane_of_written(&self, offered: &[Offered], id: TransactionId) -> LaneId {
+        let address = offered.first().and_then(|offered| self.addresses.get(offered.at));
+        address.map_or_else(|| self.lane_of_commit(id), |address| LaneId::of_space(address.declared.space))
     }
 
     /// The number in the log of a partition that has gathered something for it.
@@ -224,11 +280,11 @@ impl Router {
     }
 
     /// Offers messages to their queues: all of them, or none.
-    fn offer_all<'a>(&mut self, postings: &'a [Posting], leaving: &Leaving) -> Result<Vec<Offered<'a>>, Error> {
-        let mut offered: Vec<Offered<'a>> = Vec::with_capacity(postings.len());
+    fn offer_all(&mut self, postings: &[Posting], leaving: &Leaving) -> Result<Vec<Offered>, Error> {
+        let mut offered: Vec<Offered> = Vec::with_capacity(postings.len());
         let (mut copies, mut firsts) = (0, BTreeMap::new());
-        for posting in postings {
-            let refusal = match self.offer_one(posting, &mut firsts) {
+        for number in 0..postings.len() {
+            let refusal = match self.offer_one(postings, number, &mut firsts) {
                 Ok(one) => {
                     copies += one.posted.disk.len();
                     let overfull = self.overfull(&one.posted, leaving);
@@ -251,24 +307,30 @@ impl Router {
     }
 
     /// `firsts`: for each queue, the first number that was assigned in this commit.
-    fn offer_one<'a>(&mut self, posting: &'a Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Offered<'a>, Error> {
+    fn offer_one(
+        &mut self,
+        postings: &[Posting],
+        number: usize,
+        firsts: &mut BTreeMap<Key, Seq>,
+    ) -> Result<Offered, Error> {
+        let posting = &postings[number];
         let at = self.by_key.get(&posting.address).copied();
         let at = at.ok_or_else(address_deleted)?;
         match (&self.addresses[at].treatment, posting.treatment) {
             (Treatment::Stream(_), PostingTreatment::Stream(place)) => {
                 let place = self.offer_to_stream(at, place)?.then_some(place);
-                Ok(Offered { posting, at, posted: Posted::default(), place })
+                Ok(Offered { posting: number, at, posted: Posted::default(), place })
             }
             (Treatment::Topic(_), PostingTreatment::Topic(retention)) => {
                 let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
                 let posted = self.post(&audience, &posting.head, &posting.body, self.retaining(at, retention));
                 let posted = posted.map_err(refused)?;
                 self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
-                Ok(Offered { posting, at, posted, place: None })
+                Ok(Offered { posting: number, at, posted, place: None })
             }
             (Treatment::Queue(_), PostingTreatment::Queue) => {
                 let posted = self.offer_to_queue(at, posting, firsts)?;
-                Ok(Offered { posting, at, posted, place: None })
+                Ok(Offered { posting: number, at, posted, place: None })
             }
             // The address with this key was deleted, and opened again with another treatment.
             _ => Err(address_deleted()),
@@ -379,7 +441,7 @@ impl Router {
         links: &mut impl Links,
     ) {
         let Some(transaction) = self.remove_transaction(id) else { return };
-        let Committing { in_memory, unlogged, blocks } = transaction.committing.unwrap_or_default();
+        let Committing { in_memory, unlogged, blocks, .. } = transaction.committing.unwrap_or_default();
         match result {
             Ok(()) => {
                 for at in unlogged {
@@ -410,22 +472,42 @@ impl Router {
         self.commit_ended(links);
     }
 
-    /// Ends a prepared part: the other part is on disk, or (`fail`) the transaction is rolled back.
-    fn end_prepared(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
+    /// Ends a prepared part: it is written, with the parts of other homes if there are several, or
+    /// (`fail`) the transaction is rolled back.
+    fn end_prepared(&mut self, id: TransactionId, fail: bool, parts: u16, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
+        let Some(admitted) = transaction.committing.as_mut().and_then(|committing| committing.admitted.take()) else {
+            // It waits for its turn to be prepared: only a rollback comes before the answer.
+            debug_assert!(fail, "a part is committed after it is prepared");
+            self.transactions.waiting.forget(id);
+            self.roll_back(id, links);
+            return links.send(ToLink::Discharged { transaction: id, result: Ok(()) });
+        };
+        self.transactions.prepared -= 1;
         if !fail {
-            return self.end_commit(id, &Ok(()), links);
+            let joint = (parts > 1).then(|| Joint::of_transaction(id, parts));
+            return self.write_commit(id, admitted, joint, links);
         }
         let Some(transaction) = self.remove_transaction(id) else { return };
-        let Committing { in_memory, .. } = transaction.committing.unwrap_or_default();
         let what = "the transaction of the message that it repeats was rolled back: send it again";
-        self.withdraw_from_memory(in_memory, &Error::new(condition::RESOURCE_LOCKED, what), links);
+        let rejected =
+            Outcome::Rejected(Some(Box::new(Error::new(condition::RESOURCE_LOCKED, what))));
+        for Offered { posted, .. } in admitted.offered.iter().rev() {
+            let on_disk = posted.disk.iter().map(|(at, _, admitted)| (*at, admitted.seq));
+            for (at, seq) in on_disk.chain(posted.memory.iter().copied()) {
+                self.withdraw(at, seq);
+                self.answer_pending_duplicates(at, seq, &rejected, links);
+                self.mark_dirty(at);
+            }
+        }
         self.return_retirements(&transaction.retirements, links);
         links.send(ToLink::Discharged { transaction: id, result: Ok(()) });
         self.commit_ended(links);
+        self.begin_waiting_commits(links);
     }
 
     /// Withdraws messages that in-memory queues have admitted, and refuses their duplicates.
-    fn withdraw_from_memory(
+    pub(in crate::core) fn withdraw_from_memory(
         &mut self,
         in_memory: Vec<(Key, Seq, RecordLocation)>,
         why: &Error,
@@ -440,7 +522,7 @@ impl Router {
     }
 
     /// Counts an ended commit. After the last one, a postponed compaction continues.
-    fn commit_ended(&mut self, links: &mut impl Links) {
+    pub(in crate::core) fn commit_ended(&mut self, links: &mut impl Links) {
         self.transactions.committing -= 1;
         if self.transactions.committing == 0
             && let Some(segment) = self.transactions.compaction.take()
@@ -460,7 +542,7 @@ impl Router {
     }
 
     /// Makes a message of an in-memory queue available.
-    fn end_posting(&mut self, at: Key, seq: Seq, place: RecordLocation, links: &mut impl Links) {
+    pub(in crate::core) fn end_posting(&mut self, at: Key, seq: Seq, place: RecordLocation, links: &mut impl Links) {
         let Some(queue) = self.addresses.find_queue_mut(at) else {
             // The queue was deleted in the meantime.
             return self.storage.bodies.free(place);

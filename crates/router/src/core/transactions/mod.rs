@@ -42,8 +42,10 @@ pub(in crate::core) struct Transactions {
     check_ms: Option<u64>,
     /// commits that wait to begin
     pub(in crate::core) waiting: WaitingCommits,
-    /// number of commits in flight to the log
+    /// number of commits, and of departures to other homes, that are prepared or in flight to the log
     pub(in crate::core) committing: usize,
+    /// number of prepared commits that are not written yet
+    pub(in crate::core) prepared: usize,
     /// the segment to compact when no commit is in flight
     pub(in crate::core) compaction: Option<u32>,
 }
@@ -65,6 +67,14 @@ impl WaitingCommits {
                 self.0.remove(&lane);
             }
         }
+    }
+
+    /// Removes a commit that is rolled back before it begins.
+    pub(in crate::core) fn forget(&mut self, id: TransactionId) {
+        self.0.retain(|_, waiting| {
+            waiting.retain(|one| *one != id);
+            !waiting.is_empty()
+        });
     }
 
     pub(in crate::core) fn is_empty(&self) -> bool {
