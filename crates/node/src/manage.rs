@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use enmasse_amqp::codec::envelope::envelope;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_journal::queue::State;
-use enmasse_router::core::{AddressKey, AddressKind, ExaminedMessage, Failed, Filter, Operated, Operation, Work};
+use enmasse_router::core::{AddressKind, Destination, ExaminedMessage, Failed, Filter, Operated, Operation, Work};
 use enmasse_router::table::{AddressEntry, Space, Table};
 use serde::{Deserialize, Serialize};
 
@@ -167,14 +167,14 @@ impl ManageRequest {
     }
 
     fn work(&self, table: &Table, entry: &AddressEntry) -> Result<Work, NodeError> {
-        let target = || -> Result<AddressKey, NodeError> {
+        let target = || -> Result<Destination, NodeError> {
             let missing = || NodeError::Request { field: "to", reason: "name the target address".to_owned() };
             let found = find(table, self.to.as_deref().ok_or_else(missing)?)?;
             if found.space != entry.space || found.key == entry.key {
                 let reason = "must be another address of the same address space".to_owned();
                 return Err(NodeError::Request { field: "to", reason });
             }
-            Ok(found.key)
+            destination(found).ok_or_else(missing)
         };
         Ok(match self.operation {
             Verb::Purge => Work::Purge,
@@ -210,10 +210,15 @@ fn find<'a>(table: &'a Table, uid: &str) -> Result<&'a Arc<AddressEntry>, NodeEr
 }
 
 /// The other stored addresses of the space, by their names.
-fn origins(table: &Table, entry: &AddressEntry) -> HashMap<Box<str>, AddressKey> {
+fn origins(table: &Table, entry: &AddressEntry) -> HashMap<Box<str>, Destination> {
     let addresses = table.space(entry.space).into_iter().flat_map(|space| space.addresses());
     let others = addresses.filter(|other| other.kind == AddressKind::Queue && other.key != entry.key);
-    others.map(|other| (Box::from(&*other.name), other.key)).collect()
+    others.filter_map(|other| Some((Box::from(&*other.name), destination(other)?))).collect()
+}
+
+/// An address with its home; a stored address of a Plan in force has one.
+fn destination(entry: &AddressEntry) -> Option<Destination> {
+    Some(Destination { key: entry.key, home: entry.home.get()? })
 }
 
 fn parse_rest(text: &str) -> Result<(u64, u64), NodeError> {

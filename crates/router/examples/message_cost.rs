@@ -12,7 +12,7 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Message, Outcome};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Links, OpenQueue,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links, OpenQueue,
     Router, ToLink,
 };
 
@@ -30,6 +30,10 @@ struct Sink {
 }
 
 impl Links for Sink {
+    fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
     fn transfer(&mut self, _: AttachmentId, delivery: &Delivery<'_>) -> bool {
         self.output.extend_from_slice(delivery.payload);
         self.tokens.extend(delivery.token);

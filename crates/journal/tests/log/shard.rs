@@ -90,6 +90,7 @@ impl Shard {
             Ok(()) | Err(Refused::NoRoom(_)) => true,
             Err(Refused::TooLarge { bytes }) => panic!("{bytes} bytes are not too large"),
             Err(Refused::Unsure(_) | Refused::Stopped(_)) => false,
+            Err(Refused::Declined(reason)) => panic!("no part of a joint group was declined: {reason}"),
         }
     }
 

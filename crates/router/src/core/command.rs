@@ -22,6 +22,8 @@ use super::role::{
     AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
 use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
+use super::queue::{Handover, HandoverReason};
+use super::storage::Joint;
 use super::{AddressKey, AddressKind, Declared};
 
 /// How a producer is held back.
@@ -94,6 +96,8 @@ commands! {
         NoteTransactionUse { transaction: TransactionId },
         /// Admit this home's part of a transaction that also has parts at other homes.
         Prepare { transaction: TransactionId },
+        /// A message of an address with another home.
+        HandOver { handover: Handover<'a> },
         /// `parts`: the number of homes that write a part of it, if there are several.
         Discharge { transaction: TransactionId, fail: bool, parts: u16 },
     }
@@ -213,6 +217,7 @@ wire_structs! {
     Subscribing { name, shared, selector, no_local, wanted, allowed, description }
     Resume { link, keep_s, unsettled, incomplete }
     TransactionId { shard, conn, number }
+    Joint { worker, number, parts }
     QuestionId { shard, conn, number }
     PacketFlow { flow, id }
     AddressDescription { depth, consumers, producers, partitions }
@@ -227,6 +232,32 @@ wire_units! {
     Ending { ByClient, ByNode, Lost, NotResumed, RolledBack }
     Flow { FromClient, FromNode }
     Hold { No, Session, SendOnly, Connection }
+}
+
+impl<'a> Wire<'a> for Handover<'a> {
+    fn encode(&self, to: &mut Encoder) {
+        let (is_operation, expires, due) = match self.reason {
+            HandoverReason::Diverted => (false, None, None),
+            HandoverReason::Operation { expires, due } => (true, expires, due),
+        };
+        self.joint.encode(to);
+        self.space.encode(to);
+        self.to.encode(to);
+        is_operation.encode(to);
+        expires.encode(to);
+        due.encode(to);
+        self.message.encode(to);
+    }
+
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, Malformed> {
+        let (joint, space, key) = (Wire::decode(from)?, Wire::decode(from)?, Wire::decode(from)?);
+        let reason = match (bool::decode(from)?, Wire::decode(from)?, Wire::decode(from)?) {
+            (false, None, None) => HandoverReason::Diverted,
+            (true, expires, due) => HandoverReason::Operation { expires, due },
+            (false, ..) => return Err(Malformed("a diverted message has a time")),
+        };
+        Ok(Self { joint, space, to: key, reason, message: Wire::decode(from)? })
+    }
 }
 
 impl<'a> Wire<'a> for NoLocal {

@@ -3,6 +3,7 @@
 use super::command::ToLink;
 use super::delivery::Delivery;
 use super::ids::AttachmentId;
+use super::queue::Handover;
 
 /// The links of the attachments, as the router sees them. No call follows
 /// [`Router::detach`](super::Router::detach) of an attachment, and no call may re-enter the router.
@@ -17,4 +18,8 @@ pub trait Links {
 
     /// Everything else that a link is to know.
     fn send(&mut self, command: ToLink<'_>);
+
+    /// Passes a message to the home of another address, where
+    /// [`Router::receive_handover`](super::Router::receive_handover) takes it.
+    fn hand_over(&mut self, home: u16, handover: Handover<'_>);
 }

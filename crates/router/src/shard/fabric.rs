@@ -22,7 +22,7 @@ use super::subscribing::Description;
 use super::transactions::transactional;
 use super::work::{DELIVERY_NANOS, LINK_CHECK_NANOS, Work};
 use crate::core::{
-    AddressDescription, AttachmentId, Delivery, Ending, Hold, Links, QuestionId, ToHome, ToLink, TransactionId,
+    AddressDescription, AttachmentId, Delivery, Ending, Handover, Hold, Links, QuestionId, ToHome, ToLink, TransactionId,
     Unsettled,
 };
 use crate::plan::Operation;
@@ -451,6 +451,10 @@ impl Fabric {
 }
 
 impl Links for Fabric {
+    fn hand_over(&mut self, home: u16, handover: Handover<'_>) {
+        self.outboxes[usize::from(home)].push_to_home(&ToHome::HandOver { handover });
+    }
+
     #[inline]
     fn transfer(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
         if consumer.shard != self.index {

@@ -569,6 +569,7 @@ impl Shard {
             ToHome::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(transaction), &cause),
             ToHome::NoteTransactionUse { transaction } => router.note_transaction_use(transaction),
             ToHome::Prepare { transaction } => router.prepare(transaction, fabric),
+            ToHome::HandOver { handover } => router.receive_handover(&handover, fabric),
             ToHome::Discharge { transaction, fail, parts } => router.discharge(transaction, fail, parts, fabric),
         }
     }

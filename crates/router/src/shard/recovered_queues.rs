@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::stored::StoredAddressChange;
 use super::subscribing::stored_subscription;
 use crate::core::{
-    AddressKey, AddressKind, Digests, Filter, OpenQueue, OpenTopic, QueueNumbers, Stream, Subscribing,
+    AddressKey, AddressKind, Destination, Digests, Filter, OpenQueue, OpenTopic, QueueNumbers, Stream, Subscribing,
     SubscriptionName, subscription_of,
 };
 use crate::table::{AddressEntry, Diff, Space, Storage, Streaming, Table};
@@ -74,18 +74,17 @@ impl RecoveredQueues {
         self.numbers.clone()
     }
 
-    /// Gives new and changed stored addresses their homes: one shard for each space, so that
-    /// messages between its addresses stay on that shard (`docs/decisions/0018-stored-home.md`).
+    /// Opens new and changed stored addresses at their homes (`docs/decisions/0018-stored-home.md`).
     /// Changes only the next queue number here; [`RecoveredQueues::settle`] changes the rest once
     /// the journal has the batch.
     pub fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
         let address_changes = (0..workers).map(|_| Vec::new()).collect();
         let mut changes = Changes { address_changes, ..Changes::default() };
         let mut declared_uids = HashSet::new();
+        place(&diff.added, next, workers);
         let replaced = self.replaced_subscriptions(diff);
         for entry in &diff.added {
-            let Some(storage) = &entry.storage else { continue };
-            let home = entry.home.claim(entry.space.stored_home(workers));
+            let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
             let address_change = if entry.kind == AddressKind::Topic {
                 let kept = self.recovered_subscriptions(entry).map(|kept| *kept.uid);
                 declared_uids.extend(kept.filter(|uid| !replaced.contains(uid)));
@@ -251,6 +250,45 @@ impl RecoveredQueues {
     }
 }
 
+/// Gives new stored addresses their homes. What is stored or removed together at the rate of messages
+/// has one home, chosen by the space: topics with their subscriptions, streams, and the sessions and
+/// retained messages of MQTT. Every other queue is assigned to the home with the fewest queues, so a
+/// Plan gets the same homes after a restart.
+fn place(added: &[Arc<AddressEntry>], next: &Table, workers: u16) {
+    let new: Vec<&Arc<AddressEntry>> = added.iter().filter(|entry| entry.storage.is_some()).collect();
+    if new.is_empty() {
+        return;
+    }
+    let (mut alone, together): (Vec<_>, Vec<_>) = new.into_iter().partition(|entry| is_unit(entry, next));
+    for entry in together {
+        let _ = entry.home.claim(entry.space.stored_home(workers));
+    }
+    let mut queues = vec![0_u32; usize::from(workers.max(1))];
+    let known = next.spaces().flat_map(Space::addresses).filter(|entry| is_unit(entry, next));
+    for home in known.filter_map(|entry| entry.home.get()) {
+        queues[usize::from(home)] += 1;
+    }
+    alone.sort_unstable_by(|one, other| one.uid.cmp(&other.uid));
+    for entry in alone {
+        let first = entry.space.stored_home(workers);
+        let distance = |home: u16| (home + workers - first) % workers;
+        let fewest = (0..workers).min_by_key(|home| (queues[usize::from(*home)], distance(*home)));
+        let home = entry.home.claim(fewest.unwrap_or(first));
+        queues[usize::from(home)] += 1;
+    }
+}
+
+/// Whether an address is a unit of its own: a queue that belongs neither to a topic nor to MQTT.
+fn is_unit(entry: &AddressEntry, table: &Table) -> bool {
+    let is_of_mqtt = || {
+        let store = table.space(entry.space).and_then(Space::mqtt);
+        store.is_some_and(|store| [store.retained.key, store.sessions.key].contains(&entry.key))
+    };
+    let storage = entry.storage.as_ref();
+    let is_subscription = storage.is_none_or(|storage| storage.topic.is_some());
+    entry.kind == AddressKind::Queue && !is_subscription && !is_of_mqtt()
+}
+
 /// Unchanged addresses whose dead letter address, expiry address, topic or queue of retained messages
 /// is a new address now.
 fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
@@ -262,17 +300,19 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
         let Some(storage) = entry.storage.as_ref() else { return false };
         let (dead_letter, expiry) = targets(entry, storage, next);
         let retained = (entry.kind == AddressKind::Topic).then(|| retained_of(entry, next)).flatten();
-        let named = [dead_letter, expiry, topic_of(entry, storage, next), retained];
-        let names_added = named.into_iter().flatten().any(|key| added.contains(&key));
+        let targets = [dead_letter, expiry].map(|target| target.map(|target| target.key));
+        let named = targets.into_iter().chain([topic_of(entry, storage, next), retained]);
+        let names_added = named.flatten().any(|key| added.contains(&key));
         !added.contains(&entry.key) && !notified.contains(&entry.key) && names_added
     })
 }
 
 /// The declared dead letter and expiry addresses of an address.
-fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<AddressKey>, Option<AddressKey>) {
+fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<Destination>, Option<Destination>) {
     let find = |name: &Option<Box<str>>| {
         let found = table.space(entry.space)?.resolve(name.as_deref()?)?;
-        (found.kind == AddressKind::Queue).then_some(found.key)
+        let home = found.home.get().filter(|_| found.kind == AddressKind::Queue)?;
+        Some(Destination { key: found.key, home })
     };
     (find(&storage.dead_letter), find(&storage.expiry))
 }

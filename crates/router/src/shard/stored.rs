@@ -6,7 +6,7 @@ use enmasse_journal::stream;
 
 use super::Shard;
 use crate::core::{
-    AddressKey, Answer, Damaged, Declared, Digests, OpenQueue, OpenTopic, Operated, Operation, Read, Stream,
+    AddressKey, Answer, Damaged, Declared, Destination, Digests, OpenQueue, OpenTopic, Operated, Operation, Read, Stream,
 };
 use crate::table::{AddressEntry, Space};
 
@@ -16,7 +16,7 @@ pub enum StoredAddressChange {
     /// a queue that is new or recovered
     Open(Declared, Box<OpenQueue>),
     /// changed settings, dead letter address, expiry address or last-value property
-    Change(AddressKey, Box<Settings>, Option<AddressKey>, Option<AddressKey>, Option<Box<str>>),
+    Change(AddressKey, Box<Settings>, Option<Destination>, Option<Destination>, Option<Box<str>>),
     /// a topic that is new or changed
     Topic(Declared, Box<OpenTopic>),
     /// the changed topic of a declared subscription; `None`: its topic is missing

@@ -126,10 +126,12 @@ impl Space {
         self.names.iter().map(|name| &**name).filter(move |name| !is_name(name))
     }
 
-    /// The home of its stored addresses, if it has any.
+    /// The home of its stored addresses, if all have the same one.
     #[must_use]
     pub fn storage_home(&self) -> Option<u16> {
-        self.all_addresses().filter(|entry| entry.storage.is_some()).find_map(|entry| entry.home.get())
+        let mut homes = self.all_addresses().filter(|entry| entry.storage.is_some()).filter_map(|it| it.home.get());
+        let first = homes.next()?;
+        homes.all(|home| home == first).then_some(first)
     }
 
     /// Counts one more connection.

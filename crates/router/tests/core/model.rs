@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Links,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Handover, Links,
     Router, ToLink,
 };
 use proptest::prelude::*;
@@ -240,6 +240,10 @@ impl World {
 }
 
 impl Links for World {
+    fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
     fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
         let consumer = self.consumer(attachment);
         if !consumer.remote {

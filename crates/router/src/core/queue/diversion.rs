@@ -13,6 +13,7 @@ use super::super::storage::{Commit, Completion, Storage};
 use super::super::{Links, Router};
 use super::Queue;
 use super::changed::merge;
+use super::handover::{Departing, HandoverReason, departed_from};
 
 /// Annotations of a message that moved to a dead-letter or expiry address.
 const CAUSE: &str = "x-opt-dead-letter-cause";
@@ -85,10 +86,12 @@ impl Router {
             Target::Expiry => queue.opened.expiry.or(queue.opened.dead_letter),
             Target::Elsewhere => None,
         };
-        let target = name.and_then(|name| self.by_key.get(&name).copied());
-        let Some(target) = target.filter(|target| self.addresses.find_queue(*target).is_some()) else {
+        let elsewhere = name.filter(|name| name.home != self.shard);
+        let here = name.and_then(|name| self.by_key.get(&name.key).copied());
+        let here = here.filter(|target| self.addresses.find_queue(*target).is_some());
+        if elsewhere.is_none() && here.is_none() {
             return self.drop_diverted(at, item);
-        };
+        }
         // The record that stores it in the target also removes it here, so it must name the current
         // location.
         if on_disk && self.storage.journal.is_compacting() {
@@ -98,7 +101,15 @@ impl Router {
             self.diversions.waiting.push_back(Diversion { at, item, to, cause });
             return self.fetch_diverting();
         }
-        self.store_diverted(at, item, target, cause, links);
+        let Some(message) = self.diverted(at, &item, cause) else { return self.drop_diverted(at, item) };
+        match (elsewhere, here) {
+            (Some(target), _) => {
+                let departing = Departing { at, removed: Some(&item), completion: departed_from(at, item.seq) };
+                self.hand_over(departing, target, (HandoverReason::Diverted, &message), links);
+            }
+            (None, Some(target)) => self.store_diverted(at, item, target, &message, links),
+            (None, None) => debug_assert!(false, "a message without a target was dropped above"),
+        }
     }
 
     /// Continues diversions that were postponed until the end of a compaction.
@@ -143,22 +154,22 @@ impl Router {
         self.fetch_diverting();
     }
 
-    fn store_diverted(&mut self, at: Key, item: Item, target: Key, cause: Cause, links: &mut impl Links) {
-        let now_ms = self.now_ms;
+    /// The encoded message as a dead letter; `None`: it is damaged.
+    fn diverted(&mut self, at: Key, item: &Item, cause: Cause) -> Option<Vec<u8>> {
         let queue = self.addresses.queue(at);
         let changed = queue.changed.get(&item.seq.0);
         let mut annotations = changed.map_or_else(Fields::new, |changed| changed.annotations.clone());
         let added = [
             annotation(CAUSE, cause.name()),
             annotation(ORIGIN, &queue.opened.name),
-            (Symbol::constant(TIME), Value::Timestamp(now_ms.cast_signed())),
+            (Symbol::constant(TIME), Value::Timestamp(self.now_ms.cast_signed())),
             (Symbol::constant(COUNT), Value::Uint(u32::from(item.failures))),
         ];
         merge(&mut annotations, &added);
         let Some(body) = self.storage.bodies.get(item.place, queue.opened.log.is_some()) else {
             let name = Arc::clone(&queue.opened.name);
             self.count_damaged(at, &name, item.id.0);
-            return self.drop_diverted(at, item);
+            return None;
         };
         let mut changed = Vec::with_capacity(body.len() + 256);
         let changes = Changes {
@@ -169,12 +180,16 @@ impl Router {
         };
         put_changed(&mut changed, body, &changes);
         forget_expiry(&mut changed);
-        let from_log = queue.opened.log;
+        Some(changed)
+    }
+
+    fn store_diverted(&mut self, at: Key, item: Item, target: Key, message: &[u8], links: &mut impl Links) {
+        let now_ms = self.now_ms;
+        let from_log = self.addresses.queue(at).opened.log;
         // It was readable when it came in: the disk has changed it.
-        let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
-        let mut head = self.head_of_envelope(&envelope, changed.len(), None);
-        // Its lifetime and schedule applied to its origin only.
-        (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
+        let Ok(envelope) = envelope(message) else { return self.drop_diverted(at, item) };
+        let mut head = self.head_of_envelope(&envelope, message.len(), None);
+        HandoverReason::Diverted.apply(&mut head);
         let destination = self.addresses.queue_mut(target);
         // A full dead-letter queue drops its oldest message if so configured, and otherwise exceeds
         // its bound: no message is lost silently.
@@ -186,12 +201,12 @@ impl Router {
                     log,
                     &admitted,
                     Commit::new(target, admitted.seq, completion),
-                    WholeBody::Read(&changed),
+                    WholeBody::Read(message),
                 );
                 self.storage.journal.seal(from_log.map(|log| (log, &item)));
             }
             None => {
-                let place = self.storage.bodies.put(&changed, 1);
+                let place = self.storage.bodies.put(message, 1);
                 let mut effects = Vec::new();
                 destination.opened.messages.committed(admitted.seq, place, &mut |effect| effects.push(effect));
                 self.drop_diverted(at, item);

@@ -16,9 +16,10 @@ use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::storage::Completion;
 use super::super::storage::Notice;
-use super::super::{AddressKey, Filter, Links, Router};
+use super::super::{AddressKey, Destination, Filter, Links, Router};
 use super::super::{Bodies, Queue};
 use super::diversion::{DEAD_LETTER, ORIGIN};
+use super::handover::{Departing, HandoverReason};
 
 /// Messages examined in one turn.
 const TURN_MESSAGES: usize = 1000;
@@ -45,11 +46,11 @@ pub enum Work {
     /// returned; messages larger than this many bytes without their body
     Peek(u32),
     /// stored in another address and removed
-    Move(AddressKey),
+    Move(Destination),
     /// stored in another address
-    Copy(AddressKey),
+    Copy(Destination),
     /// stored in the address where they failed, looked up by its name, and removed
-    Redrive(HashMap<Box<str>, AddressKey>),
+    Redrive(HashMap<Box<str>, Destination>),
 }
 
 /// A slice of an operation.
@@ -129,8 +130,8 @@ impl Operations {
             operation.address == key
                 || match &operation.work {
                     Work::Purge | Work::Peek(_) => false,
-                    Work::Move(to) | Work::Copy(to) => *to == key,
-                    Work::Redrive(origins) => origins.values().any(|origin| *origin == key),
+                    Work::Move(to) | Work::Copy(to) => to.key == key,
+                    Work::Redrive(origins) => origins.values().any(|origin| origin.key == key),
                 }
         })
     }
@@ -236,7 +237,7 @@ impl Operation {
     }
 
     /// The target address of a message.
-    fn target(&self, body: &[u8]) -> Option<AddressKey> {
+    fn target(&self, body: &[u8]) -> Option<Destination> {
         match &self.work {
             Work::Purge | Work::Peek(_) => None,
             Work::Move(to) | Work::Copy(to) => Some(*to),
@@ -427,7 +428,7 @@ impl Router {
 
     /// Whether producers to an address wait: it is full, or one of its subscriptions that are not
     /// link-scoped is.
-    fn blocks_producers(&self, at: Key) -> bool {
+    pub(in crate::core) fn blocks_producers(&self, at: Key) -> bool {
         let is_waited_for = |queue: &Queue| !queue.open && !queue.is_link_scoped();
         if let Some(topic) = self.addresses.find_topic(at) {
             let mut subscriptions = topic.subscriptions.iter();
@@ -448,34 +449,39 @@ impl Router {
         let queue = self.addresses.queue(at);
         let from_log = queue.opened.log;
         let body = self.storage.bodies.get(item.place, from_log.is_some()).unwrap_or_default();
-        let target = running.operation.target(body).and_then(|name| self.by_key.get(&name).copied());
-        let is_open = |target: &Key| self.addresses[*target].treatment.takes_messages() && !self.is_sealed(*target);
-        let Some(target) = target.filter(is_open) else {
+        let Some(target) = running.operation.target(body) else { return Err(Some(Failed::NoTarget)) };
+        let message = match &running.operation.edited {
+            Some(edited) => replaced(item, edited, self.now_ms),
+            None => encoded(queue, item, body, self.now_ms, redrives),
+        };
+        let reason = HandoverReason::Operation { expires: item.expires, due: due(item, body) };
+        let settlement = SettlementTarget::Operation { id: running.operation.id, bytes: item.size_bytes };
+        let from = takes.then_some((at, item.seq));
+        let completion = Completion { settlement, address: at, from, ..Completion::NONE };
+        if target.home != self.shard {
+            let departing = Departing { at, removed: takes.then_some(item), completion };
+            self.hand_over(departing, target, (reason, &message), links);
+            running.open += 1;
+            return Ok(());
+        }
+        let target = self.by_key.get(&target.key).copied();
+        let Some(target) = target.filter(|target| self.may_be_moved_to(*target)) else {
             return Err(Some(Failed::NoTarget));
         };
         if self.blocks_producers(target) {
             return Err(Some(Failed::Full("the address is full: producers to it wait".to_owned())));
         }
-        let changed = match &running.operation.edited {
-            Some(edited) => replaced(item, edited, self.now_ms),
-            None => encoded(queue, item, body, self.now_ms, redrives),
-        };
-        let Ok(envelope) = envelope(&changed) else { return Err(None) };
-        let mut head = self.head_of_envelope(&envelope, changed.len(), None);
-        // The message keeps its expiry time, and must not be dropped as a duplicate of itself.
-        (head.ttl_ms, head.absolute_expiry, head.message_id) = (None, item.expires, None);
-        head.due = due(item, body);
+        let Ok(envelope) = envelope(&message) else { return Err(None) };
+        let mut head = self.head_of_envelope(&envelope, message.len(), None);
+        reason.apply(&mut head);
         let audience = self.audience_of(target);
-        let posted = self.post(&audience, &head, &changed, None);
+        let posted = self.post(&audience, &head, &message, None);
         let posted = posted.map_err(|refusal| Some(Failed::Full(refusal.to_string())))?;
         if posted.is_empty() {
             return Err(Some(Failed::Full("no subscription of the topic wants it".to_owned())));
         }
-        let settlement = SettlementTarget::Operation { id: running.operation.id, bytes: item.size_bytes };
-        let from = takes.then_some((at, item.seq));
-        let completion = Completion { settlement, address: at, from, ..Completion::NONE };
         let removed = from_log.filter(|_| takes).map(|log| (log, item));
-        if self.store_posted(posted, &changed, completion, removed, links) {
+        if self.store_posted(posted, &message, completion, removed, links) {
             running.open += 1;
         } else if takes {
             self.addresses.queue_mut(at).drop_diverted(item, &mut self.storage);

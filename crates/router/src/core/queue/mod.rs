@@ -4,13 +4,14 @@
 //! `enmasse_journal::queue` makes the decisions about a queue; this module connects it to
 //! attachments. `incoming` stores messages, `outgoing` dispatches them, with `selection` for
 //! selectors and browsers, `settling` applies outcomes, `diversion` moves messages to
-//! dead-letter and expiry addresses, `changed` keeps modified annotations,
+//! dead-letter and expiry addresses, `handover` those with other homes, `changed` keeps modified annotations,
 //! `resuming` and `tags` keep the state of resumable links, `packet_ids` that of sessions of MQTT.
 //! `plain` is the fast path of most messages, `manage` contains the operations of administrators,
 //! `restore` the recovery, `temporary` the queues of a connection.
 
 mod changed;
 mod diversion;
+mod handover;
 mod incoming;
 mod manage;
 mod outgoing;
@@ -37,10 +38,11 @@ use super::arena::Key;
 use super::arriving::PendingDuplicate;
 use super::consumer::{Consumer, MessageSelection};
 use super::storage::{Notice, Storage};
-use super::{AddressKey, Consuming, Declared, Links, Router, ToLink};
+use super::{AddressKey, Consuming, Declared, Destination, Links, Router, ToLink};
 
 pub(super) use changed::Changed;
 pub(super) use diversion::Diversions;
+pub use handover::{Handover, HandoverReason};
 pub(super) use manage::Operations;
 pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
 pub use restore::OpenQueue;
@@ -265,8 +267,8 @@ impl Router {
         &mut self,
         key: AddressKey,
         settings: Settings,
-        dead_letter: Option<AddressKey>,
-        expiry: Option<AddressKey>,
+        dead_letter: Option<Destination>,
+        expiry: Option<Destination>,
         last_value_key: Option<Box<str>>,
         links: &mut impl Links,
     ) {

@@ -9,7 +9,7 @@ use enmasse_journal::queue::{
     Effect, MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker, Queue, Record, Restored, Seq, Settings,
 };
 
-use super::super::AddressKey;
+use super::super::Destination;
 use super::super::storage::{Failures, barred_of, failures_of, message_of};
 use super::changed::{Changed, annotations_of};
 use super::resuming::Resuming;
@@ -26,9 +26,9 @@ pub struct OpenQueue {
     /// its number in the log; `None`: its messages are in memory only
     pub(in crate::core) log: Option<u32>,
     /// the dead-letter address
-    pub(in crate::core) dead_letter: Option<AddressKey>,
+    pub(in crate::core) dead_letter: Option<Destination>,
     /// the address for expired messages
-    pub(in crate::core) expiry: Option<AddressKey>,
+    pub(in crate::core) expiry: Option<Destination>,
     /// application property whose value is the key of a last-value queue
     pub(in crate::core) last_value_key: Option<Box<str>>,
     /// modified annotations of messages, by their numbers
@@ -161,7 +161,7 @@ impl OpenQueue {
 
     /// Sets the dead-letter and expiry addresses.
     #[must_use]
-    pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
+    pub fn with_targets(mut self, dead_letter: Option<Destination>, expiry: Option<Destination>) -> Self {
         (self.dead_letter, self.expiry) = (dead_letter, expiry);
         self
     }

@@ -15,8 +15,8 @@ use super::super::{Links, Router, TransactionId};
 use super::block::InFlightBlock;
 use super::commit::{Commit, CommitNote, Completion, KeptPacketId, Queues};
 use super::compact::Copied;
-use super::joint::{Joint, Joints};
-use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares};
+use super::joint::Joint;
+use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares, Writes};
 use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
 
 /// The result of a batch from the log.
@@ -32,9 +32,8 @@ pub struct Answer {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Journal {
     pub(in crate::core) lanes: Lanes,
-    pub(in crate::core) joints: Joints,
     /// the lane of the group that is being built
-    open: LaneId,
+    pub(super) open: LaneId,
     /// the lane of the batch that is being answered
     answering: LaneId,
     spares: Spares,
@@ -46,6 +45,8 @@ pub(in crate::core) struct Journal {
     copies_in_flight: bool,
     /// locations of messages of deleted queues whose removals are in flight
     leaving: HashMap<(u64, Seq), enmasse_journal::log::RecordLocation>,
+    /// number of joint groups that this shard has begun
+    pub(super) joints_begun: u64,
 }
 
 impl Journal {
@@ -73,7 +74,7 @@ impl Journal {
             WholeBody::Assembled(body) => growing.batch.assembled(target, std::mem::take(body)),
         };
         put_markers(&mut growing.batch, log, admitted, &commit);
-        growing.commits.push(commit);
+        growing.writes.commits.push(commit);
     }
 
     /// Writes a message once, for several queues.
@@ -93,15 +94,8 @@ impl Journal {
         self.lanes.at(self.open).begin_group(bytes)
     }
 
-    /// The open group, or the part of a joint group that is being built; the queue must belong to the
-    /// same space.
+    /// The open group; the queue must belong to the same space.
     fn group(&mut self, log: u32) -> &mut Growing {
-        // Two look-ups, because the borrow of the first would last until the end.
-        if self.joints.growing().is_some()
-            && let Some(growing) = self.joints.growing()
-        {
-            return growing;
-        }
         assert_eq!(self.lanes.lane_of(log), self.open, "a group of records is of one address space");
         &mut self.lanes.at(self.open).growing
     }
@@ -117,7 +111,7 @@ impl Journal {
         for (log, admitted, commit) in queues {
             let growing = self.group(log);
             put_markers(&mut growing.batch, log, admitted, &commit);
-            growing.commits.push(Commit { number, ..commit });
+            growing.writes.commits.push(Commit { number, ..commit });
         }
     }
 
@@ -128,7 +122,7 @@ impl Journal {
         growing.batch.declare(log, uid, name);
         growing.batch.state(log, SUBSCRIPTION, description);
         growing.batch.end();
-        growing.declared.push(at);
+        growing.writes.declared.push(at);
     }
 
     /// Ends the group that [`Journal::store`] or [`Journal::store_one`] began, with the removal of
@@ -158,7 +152,7 @@ impl Journal {
     pub(in crate::core) fn post_block(&mut self, log: u32, block: &FilledBlock<'_>, in_flight: InFlightBlock) {
         let growing = self.group(log);
         let number = put_block(&mut growing.batch, log, block);
-        growing.blocks.push(in_flight.numbered(number));
+        growing.writes.blocks.push(in_flight.numbered(number));
     }
 
     /// Ends the group of a transaction, with the removals from queues.
@@ -167,7 +161,7 @@ impl Journal {
             self.group(removal.queue()).batch.remove(removal);
         }
         let growing = &mut self.lanes.at(self.open).growing;
-        growing.posting.push(transaction);
+        growing.writes.posting.push(transaction);
         growing.batch.end();
     }
 
@@ -175,14 +169,12 @@ impl Journal {
     pub(in crate::core) fn end_joint_transaction(
         &mut self,
         (transaction, joint): (TransactionId, Joint),
-        lane: LaneId,
         removals: &mut [Removal],
     ) {
-        if let Some(growing) = self.joints.growing() {
-            removals.iter_mut().for_each(|removal| growing.batch.remove(removal));
-            growing.posting.push(transaction);
-        }
-        self.joints.end(joint, lane);
+        let growing = &mut self.lanes.at(self.open).growing;
+        removals.iter_mut().for_each(|removal| growing.batch.remove(removal));
+        growing.writes.posting.push(transaction);
+        self.end_part(joint);
     }
 
     /// Writes a transaction that consists of removals only.
@@ -400,8 +392,7 @@ impl Journal {
     /// Removes and returns the producers of unwritten messages for an address: they receive no
     /// outcome for these any more.
     pub(in crate::core) fn take_settlements(&mut self, at: Key) -> Vec<SettlementTarget> {
-        let commits = self.lanes.commits_mut().chain(self.joints.commits_mut());
-        let completions = commits.map(|commit| &mut commit.completion);
+        let completions = self.lanes.commits_mut().map(|commit| &mut commit.completion);
         let mine = completions.filter(|completion| {
             completion.address == at && matches!(completion.settlement, SettlementTarget::Producer { .. })
         });
@@ -441,9 +432,6 @@ impl Journal {
 
     /// The next batch for the log: takes the batches of each ready lane until it has none.
     fn next_batch(&mut self, mut spare: impl FnMut() -> WriteBatch) -> Option<WriteBatch> {
-        if let Some(part) = self.joints.take_ready() {
-            return Some(part);
-        }
         while let Some(id) = self.lanes.next_ready() {
             let lane = self.lanes.at(id);
             let again = lane.has_refused_batch();
@@ -535,59 +523,58 @@ impl Router {
     /// Whether received messages are pending for the log or in flight to it.
     #[must_use]
     pub fn is_storing(&self) -> bool {
-        let Journal { lanes, joints, copying, .. } = &self.storage.journal;
-        let written = lanes.is_idle() && joints.is_idle() && copying.is_none();
+        let written = self.storage.journal.lanes.is_idle() && self.storage.journal.copying.is_none();
         !written || !self.schedule.gathering.is_empty() || !self.transactions.waiting.is_empty()
     }
 
     /// Processes a batch that returned from the log, in the order of dispatch within each
-    /// [part](WriteBatch::part). Its messages become available, and their producers are answered.
+    /// [part](WriteBatch::part), except for parts of joint groups. Its messages become available, and
+    /// their producers are answered.
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
-        let stopped = matches!(answer.result, Err(Refused::Stopped(_) | Refused::Unsure(_)));
         let lane = LaneId(answer.batch.part());
-        if let Some(id) = answer.batch.joint().map(|part| part.id) {
+        self.storage.journal.lanes.at(lane).answered(answer);
+        while let Some((write, answer)) = self.storage.journal.lanes.at(lane).next_answered() {
+            let stopped = matches!(answer.result, Err(Refused::Stopped(_) | Refused::Unsure(_)));
             self.storage.journal.answering = lane;
             if answer.result.is_ok() {
                 self.storage.journal.lanes.offer_again();
             }
-            return self.take_joint_answer(id, answer, links);
+            self.take_answer(lane, write, answer, links);
+            self.release_fences(lane, stopped, links);
         }
-        self.take_answer(lane, answer, links);
-        self.release_fences(lane, stopped, links);
     }
 
-    fn take_answer(&mut self, lane: LaneId, answer: Answer, links: &mut impl Links) {
+    fn take_answer(&mut self, lane: LaneId, write: InFlightWrite, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
-        self.storage.journal.answering = lane;
-        if result.is_ok() {
-            self.storage.journal.lanes.offer_again();
+        match write {
+            InFlightWrite::Store(writes) => self.stored(writes, batch, &result, links),
+            InFlightWrite::Blocks(in_flight_blocks) => {
+                let dirty = self.blocks_journaled(&batch, &result, in_flight_blocks, links);
+                self.retain_body(batch, &result);
+                self.begin_waiting_commits(links);
+                self.process_streams(dirty, links);
+            }
+            InFlightWrite::Forget => self.forgotten(lane, batch, &result),
+            InFlightWrite::Retire(transactions) => {
+                self.storage.bodies.recent.recycle_batch(batch);
+                transactions.into_iter().for_each(|id| self.end_commit(id, &result, links));
+                self.begin_waiting_commits(links);
+            }
+            InFlightWrite::Copy(copied) => {
+                self.moved(result.is_ok().then_some(&batch), copied, links);
+                self.storage.bodies.recent.recycle_batch(batch);
+            }
         }
-        let (mut commits, declared, transactions, blocks) =
-            match self.storage.journal.lanes.at(lane).in_flight.pop_front() {
-                Some(InFlightWrite::Store(commits, declared, posting, blocks)) => (commits, declared, posting, blocks),
-                Some(InFlightWrite::Blocks(in_flight_blocks)) => {
-                    let dirty = self.blocks_journaled(&batch, &result, in_flight_blocks, links);
-                    self.retain_body(batch, &result);
-                    self.begin_waiting_commits(links);
-                    return self.process_streams(dirty, links);
-                }
-                Some(InFlightWrite::Forget) => return self.forgotten(lane, batch, &result),
-                Some(InFlightWrite::Retire(transactions)) => {
-                    self.storage.bodies.recent.recycle_batch(batch);
-                    transactions.into_iter().for_each(|id| self.end_commit(id, &result, links));
-                    return self.begin_waiting_commits(links);
-                }
-                Some(InFlightWrite::Copy(copied)) => {
-                    self.moved(result.is_ok().then_some(&batch), copied, links);
-                    return self.storage.bodies.recent.recycle_batch(batch);
-                }
-                None => return,
-            };
+    }
+
+    /// Messages are on disk or refused, with all that was written in their groups.
+    fn stored(&mut self, writes: Writes, batch: WriteBatch, result: &Result<(), Refused>, links: &mut impl Links) {
+        let Writes { mut commits, declared, posting, blocks, departures, in_memory, .. } = writes;
         for at in declared {
             self.subscription_declared(at, result.as_ref().err(), links);
         }
         for commit in commits.drain(..) {
-            match &result {
+            match result {
                 Ok(()) => self.commit(&commit, batch.place(commit.number), links),
                 Err(refused) => {
                     let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
@@ -596,17 +583,22 @@ impl Router {
             }
         }
         self.storage.journal.spares.commits.push(commits);
-        let dirty = self.blocks_journaled(&batch, &result, blocks, links);
-        self.retain_body(batch, &result);
-        for transaction in transactions {
-            self.end_commit(transaction, &result, links);
+        match result {
+            Ok(()) => in_memory.into_iter().for_each(|(at, seq, place)| self.end_posting(at, seq, place, links)),
+            Err(refused) => self.withdraw_from_memory(in_memory, &not_stored("the message", refused), links),
+        }
+        departures.iter().for_each(|departure| self.end_departure(departure, result, links));
+        let dirty = self.blocks_journaled(&batch, result, blocks, links);
+        self.retain_body(batch, result);
+        for transaction in posting {
+            self.end_commit(transaction, result, links);
         }
         self.begin_waiting_commits(links);
         self.process_streams(dirty, links);
     }
 
     /// Keeps the bodies of a written batch in the recent part of the log.
-    pub(super) fn retain_body(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
+    fn retain_body(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
         match result {
             Ok(()) => self.storage.bodies.recent.keep(batch),
             Err(_) => self.storage.bodies.recent.recycle_batch(batch),
@@ -623,7 +615,7 @@ impl Router {
         self.storage.bodies.recent.recycle_batch(batch);
     }
 
-    pub(super) fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::RecordLocation, links: &mut impl Links) {
+    fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::RecordLocation, links: &mut impl Links) {
         let queue = self.addresses.find_queue(commit.at);
         if let Some(queue) = queue.filter(|queue| queue.opened.messages.is_behind_gap(commit.seq)) {
             if let Some(log) = queue.opened.log {
@@ -654,7 +646,7 @@ impl Router {
 
     /// Processes a message that was not stored. A numbered producer is halted until its link
     /// attaches again.
-    pub(super) fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
+    fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
         self.free_window(&commit.completion, links);
         self.halt_numbered(commit.completion.producer);
         if let Some(place) = self.take_deleted_location(&commit.completion) {

@@ -9,12 +9,14 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use enmasse_journal::log::{Removal, WriteBatch};
+use enmasse_journal::log::{JointId, JointPart, RecordLocation, Removal, WriteBatch};
+use enmasse_journal::queue::Seq;
 
 use super::super::TransactionId;
 use super::super::arena::Key;
+use super::super::storage::Answer;
 use super::block::InFlightBlock;
-use super::commit::Commit;
+use super::commit::{Commit, Completion};
 use super::compact::Copied;
 use super::notice::{Fences, Notice};
 
@@ -50,9 +52,8 @@ impl Default for LaneId {
 /// The content of an in-flight batch.
 #[derive(Debug)]
 pub(in crate::core) enum InFlightWrite {
-    /// messages, declared subscriptions, transactions whose postings are among the messages, and
-    /// blocks of these transactions
-    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>, Vec<InFlightBlock>),
+    /// messages, and what is written in their groups
+    Store(Writes),
     Blocks(Vec<InFlightBlock>),
     /// removals and state
     Forget,
@@ -65,6 +66,14 @@ pub(in crate::core) enum InFlightWrite {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Growing {
     pub(in crate::core) batch: WriteBatch,
+    pub(in crate::core) writes: Writes,
+}
+
+/// The completions of a batch with messages.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Writes {
+    /// set if the batch is a part of a joint group
+    pub(in crate::core) joint: Option<JointId>,
     pub(in crate::core) commits: Vec<Commit>,
     /// subscriptions to declare in the log
     pub(in crate::core) declared: Vec<Key>,
@@ -72,6 +81,10 @@ pub(in crate::core) struct Growing {
     pub(in crate::core) posting: Vec<TransactionId>,
     /// blocks of these transactions
     pub(in crate::core) blocks: Vec<InFlightBlock>,
+    /// messages that leave for another home
+    pub(in crate::core) departures: Vec<Completion>,
+    /// messages from another home for queues in memory
+    pub(in crate::core) in_memory: Vec<(Key, Seq, RecordLocation)>,
 }
 
 /// Recycled lists.
@@ -105,6 +118,10 @@ pub(in crate::core) struct Lane {
     removals_in_flight: bool,
     /// the contents of the batches in flight
     pub(in crate::core) in_flight: VecDeque<InFlightWrite>,
+    /// answers that wait for the answer of an earlier part of a joint group
+    early: VecDeque<Answer>,
+    /// answers of parts of joint groups that wait for earlier batches
+    early_joints: HashMap<JointId, Answer>,
     /// notices that wait for batches
     pub(in crate::core) fences: Fences,
     /// it is in the list of ready lanes
@@ -120,6 +137,43 @@ impl Lane {
             self.full_batches.push_back(std::mem::take(&mut self.growing));
         }
         &mut self.growing
+    }
+
+    /// Begins a part of a joint group, in a batch of its own.
+    pub(in crate::core) fn begin_part(&mut self) -> &mut Growing {
+        if !self.growing.batch.is_empty() {
+            self.full_batches.push_back(std::mem::take(&mut self.growing));
+        }
+        &mut self.growing
+    }
+
+    /// Ends the part.
+    pub(in crate::core) fn end_part(&mut self, part: JointPart) {
+        let mut growing = std::mem::take(&mut self.growing);
+        growing.writes.joint = Some(part.id);
+        growing.batch.end();
+        growing.batch.set_joint(part);
+        self.full_batches.push_back(growing);
+    }
+
+    /// Takes an answer of the log. The log may answer a part of a joint group and other batches in any
+    /// order; answers are applied in the order of the batches.
+    pub(in crate::core) fn answered(&mut self, answer: Answer) {
+        match answer.batch.joint().map(|part| part.id) {
+            Some(id) => {
+                self.early_joints.insert(id, answer);
+            }
+            None => self.early.push_back(answer),
+        }
+    }
+
+    /// The first batch in flight and its answer, once that has come.
+    pub(in crate::core) fn next_answered(&mut self) -> Option<(InFlightWrite, Answer)> {
+        let answer = match self.in_flight.front()? {
+            InFlightWrite::Store(Writes { joint: Some(id), .. }) => self.early_joints.remove(id)?,
+            _ => self.early.pop_front()?,
+        };
+        Some((self.in_flight.pop_front()?, answer))
     }
 
     /// The next batch, in the order of the log. `copying`: copies are in flight.
@@ -153,15 +207,16 @@ impl Lane {
     }
 
     fn take_growing(&mut self, spares: &mut Spares, spare: impl FnOnce() -> WriteBatch) -> Option<WriteBatch> {
-        let Growing { batch, commits, declared, posting, blocks } = match self.full_batches.pop_front() {
-            Some(full_batches) => full_batches,
+        let Growing { batch, writes } = match self.full_batches.pop_front() {
+            Some(full_batch) => full_batch,
             None if self.growing.batch.is_empty() => return None,
             None => {
                 let commits = spares.commits.pop().unwrap_or_default();
-                std::mem::replace(&mut self.growing, Growing { batch: spare(), commits, ..Growing::default() })
+                let writes = Writes { commits, ..Writes::default() };
+                std::mem::replace(&mut self.growing, Growing { batch: spare(), writes })
             }
         };
-        self.in_flight.push_back(InFlightWrite::Store(commits, declared, posting, blocks));
+        self.in_flight.push_back(InFlightWrite::Store(writes));
         Some(batch)
     }
 
@@ -310,10 +365,10 @@ impl Lanes {
     pub(in crate::core) fn commits_mut(&mut self) -> impl Iterator<Item = &mut Commit> {
         self.lanes.values_mut().flat_map(|lane| {
             let with_log = lane.in_flight.iter_mut().filter_map(|in_flight| match in_flight {
-                InFlightWrite::Store(commits, ..) => Some(commits),
+                InFlightWrite::Store(writes) => Some(&mut writes.commits),
                 _ => None,
             });
-            let to_come = lane.full_batches.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.commits);
+            let to_come = lane.full_batches.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.writes.commits);
             with_log.chain(to_come).flatten()
         })
     }

@@ -23,7 +23,7 @@ use super::arriving::{Arriving, read, refused};
 use super::posting::{PostingTreatment, Retention};
 use super::queue::temporary_settings;
 use super::storage::{Commit, CommitNote, Completion};
-use super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
+use super::{AddressKey, AddressStats, AttachmentId, Declared, Destination, Links, Origin, Router};
 
 use filter_tree::FilterTree;
 use retained::Retaining;
@@ -39,9 +39,9 @@ pub struct OpenTopic {
     /// its durable subscriptions are on disk
     pub(in crate::core) on_disk: bool,
     /// the dead-letter address of their messages
-    pub(in crate::core) dead_letter: Option<AddressKey>,
+    pub(in crate::core) dead_letter: Option<Destination>,
     /// the address for their expired messages
-    pub(in crate::core) expiry: Option<AddressKey>,
+    pub(in crate::core) expiry: Option<Destination>,
     /// the queue of retained messages of its address space
     pub(in crate::core) retained: Option<AddressKey>,
     /// subscriptions recovered from the log
@@ -57,7 +57,7 @@ impl OpenTopic {
 
     /// Sets the dead-letter and expiry addresses.
     #[must_use]
-    pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
+    pub fn with_targets(mut self, dead_letter: Option<Destination>, expiry: Option<Destination>) -> Self {
         (self.dead_letter, self.expiry) = (dead_letter, expiry);
         self
     }
@@ -132,7 +132,7 @@ pub(in crate::core) struct Posted {
     pub(in crate::core) disk: SmallVec<[(Key, u32, Admitted); 2]>,
     pub(in crate::core) memory: SmallVec<[(Key, Seq); 2]>,
     /// number of slow subscriptions that missed it, already counted
-    missed: usize,
+    pub(in crate::core) missed: usize,
 }
 
 impl Posted {

@@ -23,7 +23,7 @@ use super::super::consumer::Consumer;
 use super::super::queue::{BackPressure, Lifetime, Subscription};
 use super::super::storage::not_stored;
 use super::super::{
-    AddressKey, AddressKind, AddressStats, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter,
+    AddressKey, AddressKind, AddressStats, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Destination, Filter,
     Links, Router, STALL_MS, Subscribing, SubscriptionName, ToLink,
 };
 use super::super::{OpenQueue, Queue};
@@ -304,7 +304,7 @@ impl Router {
         &self,
         topic: Key,
         lifetime: Lifetime,
-    ) -> (Settings, Option<AddressKey>, Option<AddressKey>) {
+    ) -> (Settings, Option<Destination>, Option<Destination>) {
         let topic = self.addresses.topic(topic);
         (settings_of(&topic.opened.settings, lifetime), topic.opened.dead_letter, topic.opened.expiry)
     }

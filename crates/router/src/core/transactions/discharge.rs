@@ -244,7 +244,7 @@ impl Router {
         let first = on_disk.peek().and_then(|(queues, _)| Some(queues.first()?.0));
         let first = first.or_else(|| self.gathered_for_log(&partitions));
         match (joint, first) {
-            (Some(_), _) => self.storage.journal.joints.begin(),
+            (Some(_), _) => self.storage.journal.begin_part(lane),
             (None, Some(log)) => {
                 let bytes = postings.iter().map(|posting| posting.body.len()).sum();
                 self.storage.journal.begin_transaction(log, bytes);
@@ -257,7 +257,7 @@ impl Router {
             transaction.committing = Some(Committing { in_memory, unlogged, blocks, admitted: None });
         }
         match (joint, first.is_some(), removals.is_empty()) {
-            (Some(joint), ..) => self.storage.journal.end_joint_transaction((id, joint), lane, &mut removals),
+            (Some(joint), ..) => self.storage.journal.end_joint_transaction((id, joint), &mut removals),
             (None, true, _) => self.storage.journal.end_transaction(id, &mut removals),
             (None, false, false) => self.storage.journal.retire(id, &mut removals),
             (None, false, true) => self.end_commit(id, &Ok(()), links),
@@ -522,7 +522,7 @@ impl Router {
     }
 
     /// Counts an ended commit. After the last one, a postponed compaction continues.
-    pub(in crate::core) fn commit_ended(&mut self, links: &mut impl Links) {
+    fn commit_ended(&mut self, links: &mut impl Links) {
         self.transactions.committing -= 1;
         if self.transactions.committing == 0
             && let Some(segment) = self.transactions.compaction.take()

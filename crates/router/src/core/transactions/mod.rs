@@ -42,7 +42,7 @@ pub(in crate::core) struct Transactions {
     check_ms: Option<u64>,
     /// commits that wait to begin
     pub(in crate::core) waiting: WaitingCommits,
-    /// number of commits, and of departures to other homes, that are prepared or in flight to the log
+    /// number of commits that are prepared or in flight to the log
     pub(in crate::core) committing: usize,
     /// number of prepared commits that are not written yet
     pub(in crate::core) prepared: usize,

@@ -158,7 +158,7 @@ fn records_of_a_large_turn_are_written_in_several_batches() {
     for _ in 0..50 {
         house.post(id, PRODUCER, &text);
     }
-    house.router.discharge(id, false, &mut house.recorded);
+    house.router.discharge(id, false, 1, &mut house.recorded);
     house.router.turn(&mut house.recorded);
     let mut sizes = Vec::new();
     while let Some(mut batch) = house.router.take_journal() {

@@ -274,7 +274,7 @@ fn transact(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice:
         }
         _ => {
             let fail = dice.percent(30);
-            house.router.discharge(work.id, fail, &mut house.recorded);
+            house.router.discharge(work.id, fail, 1, &mut house.recorded);
             let Some(mut work) = history.open.take() else { return };
             if fail {
                 history.never.append(&mut work.posted);

@@ -109,7 +109,7 @@ fn queue_deleted_while_a_commit_is_refused_leaves_no_live_record() {
     house.post(id, dead, &"x".repeat(200_000));
     let used = house.disk.used_bytes();
     house.disk.set_capacity_bytes(used);
-    house.router.discharge(id, false, &mut house.recorded);
+    house.router.discharge(id, false, 1, &mut house.recorded);
     let mut answers = house.written();
     assert!(answers.iter().any(|answer| answer.result.is_err()));
     house.delete(QUEUE);

@@ -186,7 +186,7 @@ fn expired_message_reaches_a_dead_letter_that_opens_after_its_queue() {
     house.router.set_time(house.now_ms + 5000);
     let opened =
         |name: &str, number: usize, settings| OpenQueue::restored(name.into(), settings, &recovered.queues[number]);
-    let orders = opened("orders", 0, settings).with_targets(Some(DEAD), None);
+    let orders = opened("orders", 0, settings).with_targets(Some(here(DEAD)), None);
     house.router.open_queue(declared(QUEUE), orders, &mut house.recorded);
     house.router.open_queue(declared(DEAD), opened("dead", 1, Settings::default()), &mut house.recorded);
     house.now_ms += 5000;

@@ -45,7 +45,7 @@ fn five(settings: Settings) -> House {
 #[test]
 fn moved_messages_are_only_at_their_target_after_a_restart() {
     let mut house = five(Settings::default());
-    let done = house.operate(Operation { limit: 3, ..operation(Work::Move(DEAD)) });
+    let done = house.operate(Operation { limit: 3, ..operation(Work::Move(here(DEAD))) });
     assert_eq!((done.messages, done.rest.is_some(), done.failed), (3, true, None));
     let mut house = house.restarted();
     house.consumer(DEAD, 10);
@@ -68,7 +68,7 @@ fn move_to_a_full_blocking_queue_leaves_the_rest_at_its_source() {
         None,
         &mut house.recorded,
     );
-    let done = house.operate(operation(Work::Move(DEAD)));
+    let done = house.operate(operation(Work::Move(here(DEAD))));
     assert!(matches!((done.messages, &done.failed), (2, Some(Failed::Full(_)))), "{done:?}");
     house.consumer(QUEUE, 10);
     house.pump();
@@ -113,7 +113,7 @@ fn redriven_dead_letter_returns_to_its_origin_without_failed_attempts() {
     house.consumer(QUEUE, 1);
     let got = house.got().remove(0);
     house.answer(&got, &failed());
-    let origins = HashMap::from([("orders".into(), QUEUE)]);
+    let origins = HashMap::from([("orders".into(), here(QUEUE))]);
     let done = house.operate(Operation { address: DEAD, ..operation(Work::Redrive(origins)) });
     assert_eq!((done.messages, done.failed), (1, None));
     house.consumer(QUEUE, 1);
@@ -134,7 +134,7 @@ fn messages_that_a_full_disk_refuses_stay_and_are_not_counted() {
     house.disk.set_capacity_bytes(house.disk.used_bytes());
     let mut copied = 0;
     let failed = (0..50).find_map(|_| {
-        let done = house.operate(operation(Work::Copy(DEAD)));
+        let done = house.operate(operation(Work::Copy(here(DEAD))));
         copied += done.messages;
         done.failed
     });

@@ -29,12 +29,17 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Config, Fault, Log, Recovered, Refused, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Destination, Handover, Hold,
     LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink, TransactionId,
     Unsettled,
 };
 
 use crate::whole;
+
+/// An address as the destination of another one with the same home.
+const fn here(key: AddressKey) -> Destination {
+    Destination { key, home: 0 }
+}
 
 const QUEUE: AddressKey = AddressKey(1);
 const DEAD: AddressKey = AddressKey(2);
@@ -102,6 +107,10 @@ impl Got {
 }
 
 impl Links for Recorded {
+    fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
     fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
         if self.full {
             return false;
@@ -240,16 +249,16 @@ impl House {
                 |known| OpenQueue::restored(name.into(), settings.clone(), known),
             )
         };
-        let orders = opened(1, "orders", self.settings.clone()).with_targets(Some(DEAD), None);
+        let orders = opened(1, "orders", self.settings.clone()).with_targets(Some(here(DEAD)), None);
         let orders = orders.with_last_value_key(self.settings.last_value.then(|| KEY.into()));
         self.router.open_queue(declared(DEAD), opened(2, "dead", Settings::default()), &mut self.recorded);
         self.router.open_queue(declared(QUEUE), orders, &mut self.recorded);
         let all = opened(3, "news::all", self.topic.clone()).of_topic(Some(TOPIC));
-        self.router.open_queue(declared(DECLARED), all.with_targets(Some(DEAD), None), &mut self.recorded);
+        self.router.open_queue(declared(DECLARED), all.with_targets(Some(here(DEAD)), None), &mut self.recorded);
         let kept = recovered.queues.iter().filter_map(|queue| subscriptions::kept(queue, &self.topic));
         let retained = self.retained.clone().map(|settings| opened(4, "retained", settings));
         let first_number = if retained.is_some() { 5 } else { 4 };
-        let topic = OpenTopic::new("news".into(), self.topic.clone(), true).with_targets(Some(DEAD), None);
+        let topic = OpenTopic::new("news".into(), self.topic.clone(), true).with_targets(Some(here(DEAD)), None);
         let opened = topic.with_retained(retained.is_some().then_some(RETAINED));
         if let Some(retained) = retained {
             let retained = retained.with_last_value_key(Some(LAST_VALUE_OF_TO.into()));

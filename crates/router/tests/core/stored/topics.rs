@@ -299,7 +299,7 @@ fn message_moved_to_a_topic_enters_its_subscriptions_and_leaves_its_source() {
     let operation = Operation {
         id: 1,
         address: QUEUE,
-        work: Work::Move(TOPIC),
+        work: Work::Move(here(TOPIC)),
         selector: None,
         names: None,
         dry_run: false,

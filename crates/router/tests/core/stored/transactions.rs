@@ -54,13 +54,13 @@ impl House {
     }
 
     pub(super) fn commit(&mut self, id: TransactionId) -> Result<(), Error> {
-        self.router.discharge(id, false, &mut self.recorded);
+        self.router.discharge(id, false, 1, &mut self.recorded);
         self.pump();
         self.result(id)
     }
 
     pub(super) fn roll_back(&mut self, id: TransactionId) {
-        self.router.discharge(id, true, &mut self.recorded);
+        self.router.discharge(id, true, 1, &mut self.recorded);
         assert_eq!(self.result(id), Ok(()), "a rollback always succeeds immediately");
         self.pump();
     }
@@ -154,7 +154,7 @@ fn commit_is_answered_only_once_it_is_on_disk() {
     house.consumer(QUEUE, 10);
     let id = house.declare(1);
     house.post(id, PRODUCER, "a");
-    house.router.discharge(id, false, &mut house.recorded);
+    house.router.discharge(id, false, 1, &mut house.recorded);
     house.router.turn(&mut house.recorded);
     assert!(house.recorded.discharged.is_empty() && house.got().is_empty());
     house.pump();
@@ -183,7 +183,7 @@ fn an_empty_transaction_is_discharged_at_once() {
     let (one, other) = (house.declare(1), house.declare(2));
     assert_eq!(house.commit(one), Ok(()));
     house.roll_back(other);
-    house.router.discharge(transaction(9), true, &mut house.recorded);
+    house.router.discharge(transaction(9), true, 1, &mut house.recorded);
     assert_eq!(house.result(transaction(9)), Ok(()), "there is nothing to roll back");
 }
 
@@ -372,7 +372,7 @@ fn queue_deleted_during_the_write_keeps_the_rest_of_the_commit() {
         house.post(id, attachment, "b");
         house.post(id, kept, "m");
         house.retire(id, &got[0], &Outcome::Accepted, true);
-        house.router.discharge(id, false, &mut house.recorded);
+        house.router.discharge(id, false, 1, &mut house.recorded);
         house.router.delete_address(address, &error, &mut house.recorded);
         house.pump();
         assert_eq!(house.result(id), Ok(()));
@@ -584,7 +584,7 @@ fn duplicate_detection_takes_effect_at_the_commit() {
     house.send_message(&message("c"));
     let id = house.declare(4);
     house.post_message(id, PRODUCER, &message("c"));
-    house.router.discharge(id, false, &mut house.recorded);
+    house.router.discharge(id, false, 1, &mut house.recorded);
     reason(house.result(id), "being stored");
     let mut house = house.restarted();
     assert_eq!(house.seen(QUEUE), ["a", "b"], "an unwritten message does not return");
@@ -725,13 +725,13 @@ fn compaction_and_commit_of_the_same_message_do_not_conflict() {
         if compact_first {
             compact(&mut house);
         }
-        house.router.discharge(id, false, &mut house.recorded);
+        house.router.discharge(id, false, 1, &mut house.recorded);
         if !compact_first {
             compact(&mut house);
         }
         let next = house.declare(2);
         house.post(next, PRODUCER, "e");
-        house.router.discharge(next, false, &mut house.recorded);
+        house.router.discharge(next, false, 1, &mut house.recorded);
         house.pump();
         assert_eq!(house.recorded.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
         house.router.detach(consumer, &mut house.recorded);

@@ -34,7 +34,7 @@ fn posting_to_a_topic_reaches_its_subscriptions_at_the_commit() {
     house.post(id, PRODUCER, "q");
     house.pump();
     assert!(house.got().is_empty() && house.recorded.provisional.len() == 4);
-    house.router.discharge(id, false, &mut house.recorded);
+    house.router.discharge(id, false, 1, &mut house.recorded);
     let batch = house.router.take_journal().expect("something to write");
     assert_eq!(batch.messages(), 4, "each once for all subscriptions");
     assert!(house.got().is_empty(), "volatile subscriptions wait for the disk too");

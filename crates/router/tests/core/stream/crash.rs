@@ -161,7 +161,7 @@ fn transact(site: &mut Site, history: &mut History, dice: &mut Dice) {
     }
     history.sent += numbers.len() as u64;
     let fail = dice.percent(20);
-    site.router.discharge(id, fail, &mut site.recorded);
+    site.router.discharge(id, fail, 1, &mut site.recorded);
     if fail {
         history.never.extend(&numbers);
     } else {

@@ -17,7 +17,7 @@ use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
 use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Links, OpenQueue,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links, OpenQueue,
     Read, Router, Start, Stream, ToLink, TransactionId,
 };
 
@@ -57,6 +57,10 @@ struct Got {
 }
 
 impl Links for Recorded {
+    fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
     fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
         if self.full.contains(&attachment) {
             return false;

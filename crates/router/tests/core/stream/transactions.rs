@@ -52,7 +52,7 @@ impl Site {
     }
 
     fn discharge(&mut self, id: TransactionId, fail: bool) -> Result<(), Error> {
-        self.router.discharge(id, fail, &mut self.recorded);
+        self.router.discharge(id, fail, 1, &mut self.recorded);
         self.pump();
         self.result(id)
     }
@@ -148,8 +148,8 @@ fn commits_to_a_partition_are_written_in_order_between_other_batches() {
     let (one, other) = (site.begin(1), site.begin(2));
     site.post(one, PRODUCER, &text("t"));
     site.post(other, PRODUCER, &text("u"));
-    site.router.discharge(one, false, &mut site.recorded);
-    site.router.discharge(other, false, &mut site.recorded);
+    site.router.discharge(one, false, 1, &mut site.recorded);
+    site.router.discharge(other, false, 1, &mut site.recorded);
     site.send("b");
     site.turn();
     assert_eq!(site.held.len(), 1, "the commits and later messages wait for the batch in flight");
@@ -188,8 +188,8 @@ fn waiting_commit_delays_only_commits_of_its_own_space() {
         let (one, other) = (site.begin(1), site.begin(2));
         site.post(one, PRODUCER, &text("t"));
         site.post(other, TO_QUEUE, &text("u"));
-        site.router.discharge(one, false, &mut site.recorded);
-        site.router.discharge(other, false, &mut site.recorded);
+        site.router.discharge(one, false, 1, &mut site.recorded);
+        site.router.discharge(other, false, 1, &mut site.recorded);
         site.turn();
         assert_eq!(site.held.len(), held, "the first waits for its partition");
         site.slow = false;
@@ -206,7 +206,7 @@ fn consecutive_commits_do_not_starve_messages_outside_of_them() {
     let commit = |site: &mut Site, number| {
         let id = site.begin(number);
         site.post(id, PRODUCER, &to(0, "t"));
-        site.router.discharge(id, false, &mut site.recorded);
+        site.router.discharge(id, false, 1, &mut site.recorded);
     };
     (1..3).for_each(|number| commit(&mut site, number));
     let (here, there) = (site.send_to(0, "here"), site.send_to(1, "there"));
@@ -242,7 +242,7 @@ fn message_moved_from_a_queue_to_a_stream_is_in_exactly_one_after_any_crash() {
         site.post(id, PRODUCER, &to(1, "copy"));
         site.post(id, TO_QUEUE, &text("next"));
         site.disk.cut_after(seed % 6);
-        site.router.discharge(id, false, &mut site.recorded);
+        site.router.discharge(id, false, 1, &mut site.recorded);
         site.pump();
         let answered = site.recorded.discharged.pop().map(|(_, result)| result.is_ok());
         let disk = site.disk.crashed(seed);
@@ -341,7 +341,7 @@ fn deleted_stream_fails_commits_that_post_to_it() {
     site.post(id, TO_QUEUE, &text("stays"));
     site.post(id, PRODUCER, &text("a"));
     site.slow = true;
-    site.router.discharge(id, false, &mut site.recorded);
+    site.router.discharge(id, false, 1, &mut site.recorded);
     site.turn();
     site.router.delete_address(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.recorded);
     site.slow = false;
@@ -391,8 +391,8 @@ fn commit_to_a_memory_stream_waits_for_an_earlier_commit_on_disk() {
     site.post(one, PRODUCER, &text("moved"));
     site.post(other, PRODUCER, &text("behind"));
     site.slow = true;
-    site.router.discharge(one, false, &mut site.recorded);
-    site.router.discharge(other, false, &mut site.recorded);
+    site.router.discharge(one, false, 1, &mut site.recorded);
+    site.router.discharge(other, false, 1, &mut site.recorded);
     site.turn();
     assert_eq!((site.held.len(), site.recorded.discharged.len(), site.bounds(0)), (1, 0, (0, 0)));
     site.slow = false;
