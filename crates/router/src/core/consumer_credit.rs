@@ -170,6 +170,10 @@ impl Router {
                 links.send(ToLink::Halted { attachment });
             }
             self.mark_not_ready(address, key);
+            if self.addresses.find_queue(address).is_some() {
+                // Later messages must not overtake it once the consumer has room again.
+                self.return_fetching(address, key);
+            }
         }
         match consumer {
             _ if !delivery.more => self.return_refused(consumer, address, delivery, links),

@@ -262,7 +262,7 @@ impl Router {
 
     /// Returns all messages in flight to a consumer without room, so that later ones do not
     /// overtake an earlier one.
-    fn return_fetching(&mut self, at: Key, to: Key) {
+    pub(in crate::core) fn return_fetching(&mut self, at: Key, to: Key) {
         let queue = self.addresses.queue_mut(at);
         let (back, kept) = std::mem::take(&mut queue.fetching).into_iter().partition(|fetching| fetching.to == to);
         queue.fetching = kept;
