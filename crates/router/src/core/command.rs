@@ -64,6 +64,12 @@ commands! {
         Deliver { attachment: AttachmentId, arrival: Arrival<'a> },
         /// As of [`Router::deliver_once`](super::Router::deliver_once).
         DeliverOnce { attachment: AttachmentId, arrival: Arrival<'a>, record: AttachmentId, packet: PacketFlow },
+        /// As of [`Router::deliver_with`](super::Router::deliver_with).
+        DeliverWith { attachment: AttachmentId, arrival: Arrival<'a>, joint: Joint, space: u32 },
+        /// As of [`Router::keep_with`](super::Router::keep_with).
+        KeepWith { record: AttachmentId, packet: PacketFlow, joint: Joint, space: u32 },
+        /// As of [`Router::remove_with`](super::Router::remove_with).
+        RemoveWith { token: u64, joint: Joint, space: u32 },
         /// As of [`Router::keep_packet_id`](super::Router::keep_packet_id).
         KeepPacketId { record: AttachmentId, packet: PacketFlow, token: Option<u64> },
         /// As of [`Router::drop_packet_id`](super::Router::drop_packet_id).

@@ -57,11 +57,11 @@ use consumer::Consumer;
 use message::Messages;
 use outcome::{Join, Pending};
 use producer::{Incoming, Producer};
-use queue::{Diversions, Operations, Queue};
+use queue::{Diversions, Operations, PacketIdOf, Queue};
 use random::Random;
 use received::Received;
 use schedule::Schedule;
-use storage::{Bodies, KeptPacketId, Storage};
+use storage::{Bodies, Storage};
 use stream::Waiting;
 use topic::Subscriptions;
 use transactions::Transactions;
@@ -209,7 +209,7 @@ pub struct Router {
     queue_numbers: QueueNumbers,
     transactions: Transactions,
     /// the packet identifier of the message that is being delivered, until it is stored
-    packet_id: Option<KeptPacketId>,
+    packet_id: Option<PacketIdOf>,
 }
 
 /// Waiting messages of direct addresses, and the outcomes of their copies.

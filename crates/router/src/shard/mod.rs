@@ -538,6 +538,11 @@ impl Shard {
             ToHome::DeliverOnce { attachment, arrival, record, packet } => {
                 router.deliver_once(attachment, arrival, (record, packet), fabric);
             }
+            ToHome::DeliverWith { attachment, arrival, joint, space } => {
+                router.deliver_with(attachment, arrival, (joint, space), fabric);
+            }
+            ToHome::KeepWith { record, packet, joint, space } => router.keep_with(record, packet, (joint, space)),
+            ToHome::RemoveWith { token, joint, space } => router.remove_with(token, (joint, space), fabric),
             ToHome::KeepPacketId { record, packet, token } => router.keep_packet_id(record, packet, token, fabric),
             ToHome::DropPacketId { record, packet } => router.drop_packet_id(record, packet, fabric),
             ToHome::Outcome { token, outcome } => router.outcome(token, &outcome, fabric),

@@ -9,7 +9,7 @@ use enmasse_journal::queue::{Cause, Item, Seq, Target};
 
 use super::super::arena::Key;
 use super::super::arriving::WholeBody;
-use super::super::storage::{Commit, Completion, Storage};
+use super::super::storage::{Commit, Completion, Joint, Storage};
 use super::super::{Links, Router};
 use super::Queue;
 use super::changed::merge;
@@ -35,6 +35,15 @@ pub(in crate::core) struct Diversions {
     waiting: VecDeque<Diversion>,
     /// messages that wait for the end of a compaction
     postponed: Vec<Diversion>,
+    /// tokens of received messages that wait for it, with their joint groups and spaces
+    removals: Vec<(u64, Joint, u32)>,
+}
+
+impl Diversions {
+    /// Postpones the removal of a received message until the end of a compaction.
+    pub(super) fn postpone_removal(&mut self, token: u64, joint: Joint, space: u32) {
+        self.removals.push((token, joint, space));
+    }
 }
 
 /// A message for another address whose body is on disk.
@@ -118,6 +127,9 @@ impl Router {
             if self.addresses.get(at).is_some() {
                 self.divert(at, item, to, cause, links);
             }
+        }
+        for (token, joint, space) in std::mem::take(&mut self.diversions.removals) {
+            self.remove_with(token, (joint, space), links);
         }
     }
 

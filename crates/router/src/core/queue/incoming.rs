@@ -3,6 +3,8 @@
 use enmasse_amqp::types::{Error, Outcome};
 use enmasse_journal::queue::{Admission, Head, Stored as Admitted};
 
+use smallvec::smallvec;
+
 use super::super::arena::Key;
 use super::super::arriving::{Arriving, PendingDuplicate, WholeBody, read, refused};
 use super::super::message::SettlementTarget;
@@ -93,8 +95,17 @@ impl Router {
             from: None,
         };
         let commit = Commit::new(at, admitted.seq, completion).with_note(self.note_of(from, settlement, admitted.seq));
-        self.storage.journal.store_one(log, admitted, commit, body);
-        self.storage.journal.seal(None);
+        match self.take_joint() {
+            None => {
+                self.storage.journal.store_one(log, admitted, commit, body);
+                self.storage.journal.seal(None);
+            }
+            Some((joint, lane)) => {
+                self.storage.journal.begin_part(lane);
+                self.storage.journal.post(smallvec![(log, admitted, commit)], body.bytes());
+                self.storage.journal.end_part(joint);
+            }
+        }
         self.take_window(from, bytes, links);
         self.update_room(at, links);
     }

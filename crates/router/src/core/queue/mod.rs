@@ -44,6 +44,7 @@ pub(super) use changed::Changed;
 pub(super) use diversion::Diversions;
 pub use handover::{Handover, HandoverReason};
 pub(super) use manage::Operations;
+pub(super) use packet_ids::{PacketIdOf, Received};
 pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
 pub use restore::OpenQueue;
 use resuming::Resuming;

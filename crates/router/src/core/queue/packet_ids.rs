@@ -3,19 +3,21 @@
 //!
 //! An identifier of the client is on disk in the group of its message, so that both exist or
 //! neither does. One of the node is on disk in the group that removes the message which the client
-//! has received. A link that recalls the record is answered once everything before it is on disk,
+//! has received. If the message has another home than the record, that group is a joint one of both
+//! homes. A link that recalls the record is answered once everything before it is on disk,
 //! so that it learns of each identifier whose message is stored.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use enmasse_amqp::types::Outcome;
-use enmasse_journal::log::{RecoveredQueue, Removal};
+use enmasse_journal::log::{RecordLocation, RecoveredQueue, Refused, Removal};
+use enmasse_journal::queue::Seq;
 
 use super::super::arena::Key;
 use super::super::ids::{Flow, PacketFlow};
 use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
-use super::super::storage::{KeptPacketId, Notice, RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE};
+use super::super::storage::{Joint, KeptPacketId, LaneId, Notice, RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE};
 use super::super::{Arrival, AttachmentId, Links, Router, ToLink, home_of_token};
 
 /// The packet identifiers of a session, by the side that has sent the message.
@@ -25,6 +27,36 @@ pub(in crate::core) struct PacketIds {
     from_client: BTreeSet<u16>,
     /// of messages that the client has received and not completed
     from_node: BTreeSet<u16>,
+    /// identifiers whose joint group is in flight, by their state keys; set: the record whose flow is
+    /// complete in the meantime
+    joint: BTreeMap<[u8; 3], Option<AttachmentId>>,
+}
+
+/// How the packet identifier of the message that is being delivered is kept.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) enum PacketIdOf {
+    /// its record lives here
+    Here(KeptPacketId),
+    /// its record has another home, which contributes it to this joint group
+    Elsewhere(Joint, LaneId),
+}
+
+/// A message that is removed in one joint group with the packet identifier of its delivery.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Received {
+    at: Key,
+    log: u32,
+    number: u64,
+    place: RecordLocation,
+}
+
+impl Received {
+    /// The record that removes it.
+    pub(in crate::core) fn removal(&self) -> Removal {
+        let mut removal = Removal::new(self.log);
+        removal.add(self.number, self.place);
+        removal
+    }
 }
 
 impl PacketIds {
@@ -66,9 +98,118 @@ impl Router {
         links: &mut impl Links,
     ) {
         debug_assert!(arrival.first && !arrival.more, "packets of MQTT arrive whole");
-        self.packet_id = self.kept_packet_id(record, packet);
+        self.packet_id = self.kept_packet_id(record, packet).map(PacketIdOf::Here);
         self.deliver(attachment, arrival, links);
         self.packet_id = None;
+    }
+
+    /// As [`Router::deliver_once`], for a queue whose home is not that of the record: the message is
+    /// stored in one joint group with its identifier ([`Router::keep_with`]), in this space.
+    pub fn deliver_with(
+        &mut self,
+        attachment: AttachmentId,
+        arrival: Arrival<'_>,
+        (joint, space): (Joint, u32),
+        links: &mut impl Links,
+    ) {
+        debug_assert!(arrival.first && !arrival.more, "packets of MQTT arrive whole");
+        let lane = LaneId::of_space(space);
+        self.packet_id = Some(PacketIdOf::Elsewhere(joint, lane));
+        self.deliver(attachment, arrival, links);
+        if self.take_joint().is_some() {
+            // Nothing of it was stored here. A duplicate is recognised by its message-id.
+            self.storage.journal.decline(joint, lane, "the message is not stored".to_owned());
+        }
+    }
+
+    /// Takes the joint group of the message that is being stored; the caller contributes to it.
+    pub(in crate::core) fn take_joint(&mut self) -> Option<(Joint, LaneId)> {
+        let Some(PacketIdOf::Elsewhere(joint, lane)) = self.packet_id else { return None };
+        self.packet_id = None;
+        Some((joint, lane))
+    }
+
+    /// Contributes a packet identifier to the joint group of its message: the client has sent it to a
+    /// queue with another home, or has received it from one. Of the latter [`ToLink::PacketId`]
+    /// confirms that it is on disk.
+    pub fn keep_with(&mut self, record: AttachmentId, packet: PacketFlow, (joint, space): (Joint, u32)) {
+        let kept = self.kept_packet_id(record, packet);
+        self.storage.journal.begin_part(LaneId::of_space(space));
+        // Otherwise the session was discarded in the meantime, and the message is stored without it.
+        if let Some(kept) = kept {
+            let ids = self.addresses.queue_mut(kept.at).resuming.packet_ids_mut();
+            ids.of(packet.flow).insert(packet.id);
+            ids.joint.insert(kept.key(), None);
+            self.storage.journal.add_packet_id(kept);
+        }
+        self.storage.journal.end_part(joint);
+        if let Some(kept) = kept.filter(|kept| kept.packet.flow == Flow::FromNode) {
+            self.raise_fence(kept.at, Notice::PacketId { record, packet, kept: true });
+        }
+    }
+
+    /// Ends the joint group of a packet identifier. If the log has refused it, the client sends its
+    /// message again; what the client has received is kept without the group.
+    pub(in crate::core) fn end_joint_packet_id(&mut self, kept: &KeptPacketId, result: &Result<(), Refused>) {
+        let Some(queue) = self.addresses.find_queue_mut(kept.at) else { return };
+        let ids = queue.resuming.packet_ids_mut();
+        let completed = ids.joint.remove(&kept.key()).flatten();
+        match (result, kept.packet.flow) {
+            (Ok(()), _) => {}
+            (Err(_), Flow::FromClient) => {
+                ids.of(Flow::FromClient).remove(&kept.packet.id);
+            }
+            (Err(_), Flow::FromNode) => self.note_packet_id(kept),
+        }
+        if let Some(record) = completed {
+            self.complete_packet_id(kept, record);
+        }
+    }
+
+    /// Removes the message that a client has received in one joint group with the packet identifier
+    /// of its delivery ([`Router::keep_with`]).
+    pub fn remove_with(&mut self, token: u64, (joint, space): (Joint, u32), links: &mut impl Links) {
+        // The removal must name the current location.
+        if self.storage.journal.is_compacting() {
+            return self.diversions.postpone_removal(token, joint, space);
+        }
+        self.storage.journal.begin_part(LaneId::of_space(space));
+        let found = self.received_message(token);
+        if let Some((received, _)) = found {
+            self.storage.journal.add_received(received);
+        }
+        self.storage.journal.end_part(joint);
+        match found {
+            Some((received, seq)) => self.settle_received(token, received.at, seq),
+            None => self.outcome(token, &Outcome::Accepted, links),
+        }
+    }
+
+    /// Removes a received message without its joint group, which the log has refused.
+    pub(in crate::core) fn remove_received_alone(&mut self, received: Received) {
+        if self.addresses.find_queue(received.at).is_some() {
+            self.storage.journal.remove_at(received.log, received.number, received.place);
+        }
+    }
+
+    /// The message of a delivery that a consumer holds, if it is on disk, and its number.
+    fn received_message(&self, token: u64) -> Option<(Received, Seq)> {
+        if home_of_token(token) != self.shard {
+            return None;
+        }
+        let pending = self.pending.get(Key::unpack(token))?;
+        let SettlementTarget::Queue(seq) = pending.settlement else { return None };
+        let at = pending.address;
+        let queue = self.addresses.find_queue(at).filter(|_| pending.retiring == Retiring::No)?;
+        let (log, item) = (queue.opened.log?, queue.opened.messages.get(seq)?);
+        Some((Received { at, log, number: item.id.0, place: item.place }, seq))
+    }
+
+    /// Settles a delivery whose removal is with the log.
+    fn settle_received(&mut self, token: u64, at: Key, seq: Seq) {
+        self.close_token(token);
+        self.addresses.queue_mut(at).settle_logged(seq, &mut self.storage);
+        self.mark_dirty(at);
     }
 
     fn kept_packet_id(&self, record: AttachmentId, packet: PacketFlow) -> Option<KeptPacketId> {
@@ -78,7 +219,8 @@ impl Router {
 
     /// Takes the packet identifier of the message that is being stored; the caller writes it.
     pub(in crate::core) fn take_packet_id(&mut self) -> Option<KeptPacketId> {
-        let kept = self.packet_id.take()?;
+        let Some(PacketIdOf::Here(kept)) = self.packet_id else { return None };
+        self.packet_id = None;
         self.addresses.queue_mut(kept.at).resuming.packet_ids_mut().of(kept.packet.flow).insert(kept.packet.id);
         self.storage.journal.erase_before(kept.log, &kept.key());
         Some(kept)
@@ -86,8 +228,13 @@ impl Router {
 
     /// Stores the packet identifier of the message that was accepted, which is not on disk itself.
     pub(in crate::core) fn store_packet_id(&mut self) {
-        if let Some(kept) = self.packet_id.take() {
-            self.note_packet_id(&kept);
+        match self.packet_id.take() {
+            Some(PacketIdOf::Here(kept)) => self.note_packet_id(&kept),
+            Some(PacketIdOf::Elsewhere(joint, lane)) => {
+                self.storage.journal.begin_part(lane);
+                self.storage.journal.end_part(joint);
+            }
+            None => {}
         }
     }
 
@@ -128,21 +275,10 @@ impl Router {
     /// Removes the message of a delivery in one group with the packet identifier under which the
     /// client has received it. `false`: its message is not on disk.
     fn remove_received(&mut self, token: u64, kept: &KeptPacketId) -> bool {
-        if home_of_token(token) != self.shard {
-            return false;
-        }
-        let Some(pending) = self.pending.get(Key::unpack(token)) else { return false };
-        let SettlementTarget::Queue(seq) = pending.settlement else { return false };
-        let (at, is_held) = (pending.address, pending.retiring != Retiring::No);
-        let Some(queue) = self.addresses.find_queue(at).filter(|_| !is_held) else { return false };
-        let (Some(log), Some(item)) = (queue.opened.log, queue.opened.messages.get(seq)) else { return false };
-        let mut removal = Removal::new(log);
-        removal.add(item.id.0, item.place);
-        self.storage.journal.remove_and_note(&mut removal, kept.log, &kept.key(), KeptPacketId::VALUE);
-        self.close_token(token);
+        let Some((received, seq)) = self.received_message(token) else { return false };
+        self.storage.journal.remove_and_note(&mut received.removal(), kept.log, &kept.key(), KeptPacketId::VALUE);
         self.addresses.queue_mut(kept.at).resuming.packet_ids_mut().of(kept.packet.flow).insert(kept.packet.id);
-        self.addresses.queue_mut(at).settle_logged(seq, &mut self.storage);
-        self.mark_dirty(at);
+        self.settle_received(token, received.at, seq);
         true
     }
 
@@ -151,8 +287,22 @@ impl Router {
         let Some(kept) = self.kept_packet_id(record, packet) else {
             return links.send(ToLink::PacketId { record, packet, kept: false });
         };
-        self.forget_packet_id(&kept);
-        self.raise_fence(kept.at, Notice::PacketId { record, packet, kept: false });
+        let ids = self.addresses.queue_mut(kept.at).resuming.packet_ids_mut();
+        if let Some(completed) = ids.joint.get_mut(&kept.key()) {
+            // The log may write the removal before the group.
+            *completed = Some(record);
+            return;
+        }
+        self.complete_packet_id(&kept, record);
+    }
+
+    fn complete_packet_id(&mut self, kept: &KeptPacketId, record: AttachmentId) {
+        let ids = self.addresses.queue_mut(kept.at).resuming.packet_ids_mut();
+        // One that was never kept may be in a joint group again before its removal is on disk.
+        if ids.of(kept.packet.flow).contains(&kept.packet.id) {
+            self.forget_packet_id(kept);
+        }
+        self.raise_fence(kept.at, Notice::PacketId { record, packet: kept.packet, kept: false });
     }
 
     /// Answers a link that has recalled the record of a session: everything before is on disk.

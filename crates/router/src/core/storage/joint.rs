@@ -11,7 +11,8 @@ use enmasse_journal::queue::{Item, RecordLocation, Seq};
 
 use super::super::arena::Key;
 use super::super::{Links, Router, TransactionId};
-use super::commit::Completion;
+use super::super::queue::Received;
+use super::commit::{Completion, KeptPacketId};
 use super::journal::{Journal, not_stored};
 use super::lanes::LaneId;
 
@@ -66,6 +67,21 @@ impl Journal {
     /// Adds a message for a queue in memory.
     pub(in crate::core) fn add_in_memory(&mut self, at: Key, seq: Seq, place: RecordLocation) {
         self.lanes.at(self.open).growing.writes.in_memory.push((at, seq, place));
+    }
+
+    /// Adds the packet identifier of a message at another home.
+    pub(in crate::core) fn add_packet_id(&mut self, kept: KeptPacketId) {
+        let lane = self.lanes.at(self.open);
+        lane.erased.remove(&(kept.log, Box::from(kept.key())));
+        lane.growing.batch.state(kept.log, &kept.key(), KeptPacketId::VALUE);
+        lane.growing.writes.packet_id = Some(kept);
+    }
+
+    /// Adds the removal of a message that a client has received.
+    pub(in crate::core) fn add_received(&mut self, received: Received) {
+        let growing = &mut self.lanes.at(self.open).growing;
+        growing.batch.remove(&mut received.removal());
+        growing.writes.received = Some(received);
     }
 
     /// Ends the part.

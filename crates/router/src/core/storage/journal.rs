@@ -569,7 +569,7 @@ impl Router {
 
     /// Messages are on disk or refused, with all that was written in their groups.
     fn stored(&mut self, writes: Writes, batch: WriteBatch, result: &Result<(), Refused>, links: &mut impl Links) {
-        let Writes { mut commits, declared, posting, blocks, departures, in_memory, .. } = writes;
+        let Writes { mut commits, declared, posting, blocks, departures, in_memory, packet_id, received, .. } = writes;
         for at in declared {
             self.subscription_declared(at, result.as_ref().err(), links);
         }
@@ -588,6 +588,12 @@ impl Router {
             Err(refused) => self.withdraw_from_memory(in_memory, &not_stored("the message", refused), links),
         }
         departures.iter().for_each(|departure| self.end_departure(departure, result, links));
+        if let Some(kept) = packet_id {
+            self.end_joint_packet_id(&kept, result);
+        }
+        if let Some(received) = received.filter(|_| result.is_err()) {
+            self.remove_received_alone(received);
+        }
         let dirty = self.blocks_journaled(&batch, result, blocks, links);
         self.retain_body(batch, result);
         for transaction in posting {

@@ -16,7 +16,8 @@ use super::super::TransactionId;
 use super::super::arena::Key;
 use super::super::storage::Answer;
 use super::block::InFlightBlock;
-use super::commit::{Commit, Completion};
+use super::super::queue::Received;
+use super::commit::{Commit, Completion, KeptPacketId};
 use super::compact::Copied;
 use super::notice::{Fences, Notice};
 
@@ -85,6 +86,10 @@ pub(in crate::core) struct Writes {
     pub(in crate::core) departures: Vec<Completion>,
     /// messages from another home for queues in memory
     pub(in crate::core) in_memory: Vec<(Key, Seq, RecordLocation)>,
+    /// the packet identifier of a message at another home
+    pub(in crate::core) packet_id: Option<KeptPacketId>,
+    /// the message of a packet identifier at another home
+    pub(in crate::core) received: Option<Received>,
 }
 
 /// Recycled lists.

@@ -21,7 +21,7 @@ use super::message::SettlementTarget;
 use super::outcome::Retiring;
 use super::posting::PostingTreatment;
 use super::received::{Account, Received, share_used_up};
-use super::storage::LaneId;
+use super::storage::{Joint, LaneId};
 use super::{AddressKey, Ending, Links, Origin, Router, ToLink, TransactionId, home_of_token};
 use discharge::Committing;
 
@@ -242,6 +242,11 @@ pub(in crate::core) fn unknown() -> Error {
 }
 
 impl Router {
+    /// A new joint group of two homes, numbered by this shard.
+    pub fn next_joint(&mut self) -> Joint {
+        self.storage.journal.next_joint(self.shard, 2)
+    }
+
     /// Begins a transaction on this shard, before any posting or retirement names it.
     pub fn declare(&mut self, id: TransactionId) {
         let transaction = Transaction { used_ms: self.now_ms, ..Transaction::default() };

@@ -1,11 +1,12 @@
 //! Packet identifiers of QoS 2 in a session that outlives its connection (4.3.3, 4.4).
 //!
-//! They are kept with the record of the session, by its home. A publication to a stored address of
-//! the space has the same home, which stores its identifier in the group of the message; PUBREC is
-//! the outcome of both. The identifier of a publication to any other address is stored after its
+//! They are kept with the record of the session, by its home. The identifier of a publication to a
+//! stored address is in the group of the message: that of their common home, or a joint one of the
+//! two homes. PUBREC is the outcome of both. The identifier of a publication to any other address is stored after its
 //! outcome, and PUBREC does not wait: such a message does not survive a crash either. PUBREL and
 //! PUBCOMP of both sides wait until the step before is on disk.
 
+use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::Outcome;
 use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode};
 use enmasse_mqtt::connection::Incoming;
@@ -50,7 +51,8 @@ impl Shard {
         let Some((packet_id, (record, record_home))) = packet_id.zip(self.record_link(id)) else {
             return (Once::No, None);
         };
-        match kind.stores() && home == record_home {
+        // Topics and streams have the home of the records.
+        match kind == AddressKind::Queue || kind.stores() && home == record_home {
             true => (Once::WithMessage, Some((record, PacketFlow { flow: Flow::FromClient, id: packet_id.get() }))),
             false => (Once::After, None),
         }
@@ -94,13 +96,33 @@ impl Shard {
         let Some(mqtt) = self.mqtt(id) else { return };
         mqtt.session.from_node.insert(packet_id);
         let packet = PacketFlow { flow: Flow::FromNode, id: packet_id.get() };
-        let token = mqtt.unacknowledged.remove(&packet_id).map(|(_, token, _)| token);
-        let stored = token.filter(|token| home_of_token(*token) == home);
-        if let Some(token) = token.filter(|_| stored.is_none()) {
-            self.report_outcome(token, &Outcome::Accepted);
+        let received = mqtt.unacknowledged.remove(&packet_id).map(|(link, token, _)| (link, token));
+        let (link, token) = received.unzip();
+        let stored_here = token.filter(|token| home_of_token(*token) == home);
+        let elsewhere = token.filter(|_| stored_here.is_none());
+        let space = self.space_of(id).map(|space| space.0);
+        match (elsewhere, space) {
+            (Some(token), Some(space)) if link.is_some_and(|link| self.consumes_from_queue(id, link)) => {
+                let joint = self.router.next_joint();
+                self.send_to_home(home, ToHome::KeepWith { record, packet, joint, space });
+                self.send_to_home(home_of_token(token), ToHome::RemoveWith { token, joint, space });
+            }
+            _ => {
+                if let Some(token) = elsewhere {
+                    self.report_outcome(token, &Outcome::Accepted);
+                }
+                self.send_to_home(home, ToHome::KeepPacketId { record, packet, token: stored_here });
+            }
         }
-        self.send_to_home(home, ToHome::KeepPacketId { record, packet, token: stored });
         self.resume_starved(id);
+    }
+
+    /// Whether a link consumes from a queue.
+    fn consumes_from_queue(&self, id: ConnId, link: LinkId) -> bool {
+        let link = self.fabric.conns.get(id.key()).and_then(|conn| conn.links.get(link.0 as usize));
+        let Some(Link::Consumer { attachments, .. }) = link else { return false };
+        let mut known = attachments.iter().filter_map(|attachment| self.fabric.attachments.get(*attachment));
+        known.any(|attachment| attachment.kind == AddressKind::Queue)
     }
 
     /// PUBCOMP of the client: the flow of a delivery is complete.

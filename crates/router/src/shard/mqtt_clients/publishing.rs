@@ -161,7 +161,14 @@ impl Shard {
                     aborted: false,
                     payload: sections,
                 };
-                self.send_to_home(home, ToHome::DeliverOnce { attachment, arrival, record, packet });
+                let record_home = self.fabric.attachments.get(record).map_or(home, |record| record.home);
+                if record_home == home {
+                    self.send_to_home(home, ToHome::DeliverOnce { attachment, arrival, record, packet });
+                } else if let Some(space) = self.space_of(id).map(|space| space.0) {
+                    let joint = self.router.next_joint();
+                    self.send_to_home(record_home, ToHome::KeepWith { record, packet, joint, space });
+                    self.send_to_home(home, ToHome::DeliverWith { attachment, arrival, joint, space });
+                }
             }
         }
         if held {

@@ -1,0 +1,172 @@
+//! Messages that move or are copied to an address with another home.
+//!
+//! The home of the queue hands the encoded message over; the home of the target stores it. Both
+//! contribute to one joint group of the log, so after a crash the message is at one of them. The
+//! target's home declines if it cannot store the message, which then stays where it is.
+
+use enmasse_amqp::codec::envelope::envelope;
+use enmasse_journal::queue::{Head, Item, Seq};
+use smallvec::smallvec;
+
+use super::super::arena::Key;
+use super::super::storage::{Commit, Completion, Joint, LaneId, Queues};
+use super::super::topic::Posted;
+use super::super::{AddressKey, Destination, Links, Router};
+
+/// A message for an address with another home.
+#[derive(Clone, Copy, Debug)]
+pub struct Handover<'a> {
+    /// the group of the two homes
+    pub joint: Joint,
+    /// the space of both addresses
+    pub space: u32,
+    /// the target
+    pub to: AddressKey,
+    /// why it moves
+    pub reason: HandoverReason,
+    /// the encoded message
+    pub message: &'a [u8],
+}
+
+/// Why a message is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoverReason {
+    /// It is a dead letter, or expired: it is stored in a full queue as well, and its lifetime and
+    /// schedule applied to its origin only.
+    Diverted,
+    /// An administrator moves or copies it: it keeps its expiry and delivery times, in milliseconds
+    /// since 1970, and a full address refuses it.
+    Operation {
+        /// when it expires
+        expires: Option<u64>,
+        /// when it is delivered
+        due: Option<u64>,
+    },
+}
+
+impl HandoverReason {
+    /// The properties of the message for the queue that stores it.
+    pub(in crate::core) fn apply(self, head: &mut Head) {
+        match self {
+            Self::Diverted => (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None),
+            Self::Operation { expires, due } => {
+                // It must not be dropped as a duplicate of itself.
+                (head.ttl_ms, head.absolute_expiry, head.message_id) = (None, expires, None);
+                head.due = due;
+            }
+        }
+    }
+}
+
+/// A message that leaves its queue for another home, or (`removed` is `None`) of which a copy does.
+pub(in crate::core) struct Departing<'a> {
+    pub(in crate::core) at: Key,
+    pub(in crate::core) removed: Option<&'a Item>,
+    pub(in crate::core) completion: Completion,
+}
+
+impl Router {
+    /// Hands a message over to the home of another address. `completion` follows once the log has
+    /// stored it there, or refused that.
+    pub(in crate::core) fn hand_over(
+        &mut self,
+        Departing { at, removed, completion }: Departing<'_>,
+        to: Destination,
+        (reason, message): (HandoverReason, &[u8]),
+        links: &mut impl Links,
+    ) {
+        let space = self.addresses[at].declared.space;
+        let logged = self.addresses.queue(at).opened.log.and_then(|log| Some((log, removed?)));
+        // Compaction does not copy messages that are leaving.
+        debug_assert!(
+            logged.is_none() || !self.storage.journal.is_compacting(),
+            "a removal must name the current location"
+        );
+        let journal = &mut self.storage.journal;
+        let joint = journal.next_joint(self.shard, 2);
+        journal.begin_part(LaneId::of_space(space));
+        journal.add_departure(logged, completion);
+        journal.end_part(joint);
+        links.hand_over(to.home, Handover { joint, space, to: to.key, reason, message });
+    }
+
+    /// Stores a message of an address with another home, or declines it.
+    pub fn receive_handover(&mut self, handover: &Handover<'_>, links: &mut impl Links) {
+        let lane = LaneId::of_space(handover.space);
+        let admitted = match handover.reason {
+            HandoverReason::Diverted => self.admit_diverted(handover),
+            HandoverReason::Operation { .. } => self.admit_moved(handover),
+        };
+        let posted = match admitted {
+            Ok(posted) => posted,
+            Err(reason) => return self.storage.journal.decline(handover.joint, lane, reason),
+        };
+        self.storage.journal.begin_part(lane);
+        if !posted.disk.is_empty() {
+            let queues = posted.disk.iter();
+            let queues: Queues<'_> = queues
+                .map(|(at, log, admitted)| (*log, admitted, Commit::new(*at, admitted.seq, Completion::NONE)))
+                .collect();
+            self.storage.journal.post(queues, handover.message);
+        }
+        if !posted.memory.is_empty() {
+            let place = self.storage.bodies.put(handover.message, posted.memory.len() as u32);
+            let journal = &mut self.storage.journal;
+            posted.memory.iter().for_each(|(at, seq)| journal.add_in_memory(*at, *seq, place));
+        }
+        self.storage.journal.end_part(handover.joint);
+        posted.disk.iter().for_each(|(at, ..)| self.update_room(*at, links));
+    }
+
+    fn head_of_handover(&self, handover: &Handover<'_>) -> Result<Head, String> {
+        // It was readable when it came in: the disk has changed it.
+        let envelope = envelope(handover.message).map_err(|_| "the message cannot be read".to_owned())?;
+        let mut head = self.head_of_envelope(&envelope, handover.message.len(), None);
+        handover.reason.apply(&mut head);
+        Ok(head)
+    }
+
+    /// A full dead-letter queue drops its oldest message if so configured, and otherwise exceeds its
+    /// bound: no message is lost silently.
+    fn admit_diverted(&mut self, handover: &Handover<'_>) -> Result<Posted, String> {
+        let head = self.head_of_handover(handover)?;
+        let now_ms = self.now_ms;
+        let at = self.by_key.get(&handover.to).copied();
+        let queue = at.and_then(|at| Some((at, self.addresses.find_queue_mut(at)?)));
+        let (at, queue) = queue.ok_or_else(missing)?;
+        let admitted = queue.opened.messages.admit(now_ms, &head);
+        Ok(match queue.opened.log {
+            Some(log) => Posted { disk: smallvec![(at, log, admitted)], ..Posted::default() },
+            None => Posted { memory: smallvec![(at, admitted.seq)], ..Posted::default() },
+        })
+    }
+
+    fn admit_moved(&mut self, handover: &Handover<'_>) -> Result<Posted, String> {
+        let head = self.head_of_handover(handover)?;
+        let at = self.by_key.get(&handover.to).copied();
+        let at = at.filter(|at| self.may_be_moved_to(*at)).ok_or_else(missing)?;
+        if self.blocks_producers(at) {
+            return Err("the address is full: producers to it wait".to_owned());
+        }
+        let audience = self.audience_of(at);
+        let posted = self.post(&audience, &head, handover.message, None).map_err(|refusal| refusal.to_string())?;
+        if posted.is_empty() {
+            return Err("no subscription of the topic wants it".to_owned());
+        }
+        Ok(posted)
+    }
+
+    /// Whether administrators may move messages to an address.
+    pub(in crate::core) fn may_be_moved_to(&self, at: Key) -> bool {
+        self.addresses[at].treatment.takes_messages() && !self.is_sealed(at)
+    }
+}
+
+fn missing() -> String {
+    "the target address does not exist any more".to_owned()
+}
+
+/// The message with this number has left for another home.
+pub(in crate::core) fn departed_from(at: Key, seq: Seq) -> Completion {
+    Completion { address: at, from: Some((at, seq)), ..Completion::NONE }
+}
