@@ -12,8 +12,8 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Message, Outcome};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links, OpenQueue,
-    Router, ToLink,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links,
+    OpenQueue, Router, ToLink,
 };
 
 const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };

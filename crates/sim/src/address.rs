@@ -104,6 +104,10 @@ impl Declared {
         ];
         addresses[2].kind = AddressKind::Stream;
         addresses[2].partitions = Some(random.between(1, 3) as u32);
+        // With it the other queue has another home than the sessions.
+        if random.chance(700) {
+            addresses.push(Self::new("aside", AddressType::Queue, 1000));
+        }
         addresses
     }
 

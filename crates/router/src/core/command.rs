@@ -18,12 +18,12 @@ use super::delivery::{Arrival, Delivery};
 use super::describe::AddressDescription;
 use super::ending::Ending;
 use super::ids::{AttachmentId, Flow, PacketFlow, QuestionId, TransactionId};
+use super::queue::{Handover, HandoverReason};
 use super::role::{
     AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
-use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
-use super::queue::{Handover, HandoverReason};
 use super::storage::Joint;
+use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
 use super::{AddressKey, AddressKind, Declared};
 
 /// How a producer is held back.

@@ -78,8 +78,8 @@ pub use ids::{AttachmentId, Flow, PacketFlow, QuestionId, TransactionId};
 pub use links::Links;
 pub use multicast::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS, STALL_MS};
 pub use queue::{
-    Budget, DYNAMIC_KEYS, ExaminedMessage, Failed, Handover, HandoverReason, OpenQueue, Operated, Operation, QueueNumbers, TEMPORARY_BYTES,
-    TEMPORARY_MESSAGES, Work,
+    Budget, DYNAMIC_KEYS, ExaminedMessage, Failed, Handover, HandoverReason, OpenQueue, Operated, Operation,
+    QueueNumbers, TEMPORARY_BYTES, TEMPORARY_MESSAGES, Work,
 };
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
 pub use role::{AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled};

@@ -22,8 +22,8 @@ use super::subscribing::Description;
 use super::transactions::transactional;
 use super::work::{DELIVERY_NANOS, LINK_CHECK_NANOS, Work};
 use crate::core::{
-    AddressDescription, AttachmentId, Delivery, Ending, Handover, Hold, Links, QuestionId, ToHome, ToLink, TransactionId,
-    Unsettled,
+    AddressDescription, AttachmentId, Delivery, Ending, Handover, Hold, Links, QuestionId, ToHome, ToLink,
+    TransactionId, Unsettled,
 };
 use crate::plan::Operation;
 

@@ -6,7 +6,8 @@ use enmasse_journal::stream;
 
 use super::Shard;
 use crate::core::{
-    AddressKey, Answer, Damaged, Declared, Destination, Digests, OpenQueue, OpenTopic, Operated, Operation, Read, Stream,
+    AddressKey, Answer, Damaged, Declared, Destination, Digests, OpenQueue, OpenTopic, Operated, Operation, Read,
+    Stream,
 };
 use crate::table::{AddressEntry, Space};
 

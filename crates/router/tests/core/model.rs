@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Handover, Links,
-    Router, ToLink,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Handover,
+    Links, Router, ToLink,
 };
 use proptest::prelude::*;
 

@@ -10,8 +10,8 @@ use enmasse_journal::log::{JointId, JointPart, Refused};
 use enmasse_journal::queue::{Item, RecordLocation, Seq};
 
 use super::super::arena::Key;
-use super::super::{Links, Router, TransactionId};
 use super::super::queue::Received;
+use super::super::{Links, Router, TransactionId};
 use super::commit::{Completion, KeptPacketId};
 use super::journal::{Journal, not_stored};
 use super::lanes::LaneId;

@@ -683,7 +683,10 @@ impl Router {
     }
 
     /// Takes the location of a moved message whose queue was deleted in the meantime.
-    pub(super) fn take_deleted_location(&mut self, completion: &Completion) -> Option<enmasse_journal::log::RecordLocation> {
+    pub(super) fn take_deleted_location(
+        &mut self,
+        completion: &Completion,
+    ) -> Option<enmasse_journal::log::RecordLocation> {
         let (from, seq) = completion.from.filter(|_| !self.storage.journal.leaving.is_empty())?;
         self.storage.journal.leaving.remove(&(from.pack(), seq))
     }

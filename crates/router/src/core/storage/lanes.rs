@@ -14,9 +14,9 @@ use enmasse_journal::queue::Seq;
 
 use super::super::TransactionId;
 use super::super::arena::Key;
+use super::super::queue::Received;
 use super::super::storage::Answer;
 use super::block::InFlightBlock;
-use super::super::queue::Received;
 use super::commit::{Commit, Completion, KeptPacketId};
 use super::compact::Copied;
 use super::notice::{Fences, Notice};
@@ -373,7 +373,8 @@ impl Lanes {
                 InFlightWrite::Store(writes) => Some(&mut writes.commits),
                 _ => None,
             });
-            let to_come = lane.full_batches.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.writes.commits);
+            let to_come =
+                lane.full_batches.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.writes.commits);
             with_log.chain(to_come).flatten()
         })
     }

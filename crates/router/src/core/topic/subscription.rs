@@ -23,8 +23,8 @@ use super::super::consumer::Consumer;
 use super::super::queue::{BackPressure, Lifetime, Subscription};
 use super::super::storage::not_stored;
 use super::super::{
-    AddressKey, AddressKind, AddressStats, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Destination, Filter,
-    Links, Router, STALL_MS, Subscribing, SubscriptionName, ToLink,
+    AddressKey, AddressKind, AddressStats, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared,
+    Destination, Filter, Links, Router, STALL_MS, Subscribing, SubscriptionName, ToLink,
 };
 use super::super::{OpenQueue, Queue};
 

@@ -490,8 +490,7 @@ impl Router {
         }
         let Some(transaction) = self.remove_transaction(id) else { return };
         let what = "the transaction of the message that it repeats was rolled back: send it again";
-        let rejected =
-            Outcome::Rejected(Some(Box::new(Error::new(condition::RESOURCE_LOCKED, what))));
+        let rejected = Outcome::Rejected(Some(Box::new(Error::new(condition::RESOURCE_LOCKED, what))));
         for Offered { posted, .. } in admitted.offered.iter().rev() {
             let on_disk = posted.disk.iter().map(|(at, _, admitted)| (*at, admitted.seq));
             for (at, seq) in on_disk.chain(posted.memory.iter().copied()) {

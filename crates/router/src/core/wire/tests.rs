@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::super::command::{ToHome, ToLink};
 use super::super::delivery::{Arrival, Delivery};
 use super::super::filter::Filter;
+use super::super::queue::{Handover, HandoverReason};
 use super::super::role::{AttachmentRole, NoLocal, Start};
 use super::{Decoder, Encoder, Shared, Wire};
 
@@ -198,6 +199,17 @@ impl Sample for NoLocal {
         } else {
             Self::Container(Sample::sample(random))
         }
+    }
+}
+
+impl Sample for Handover<'static> {
+    fn sample(random: &mut Random) -> Self {
+        let reason = match bool::sample(random) {
+            true => HandoverReason::Operation { expires: Sample::sample(random), due: Sample::sample(random) },
+            false => HandoverReason::Diverted,
+        };
+        let (joint, space, to) = (Sample::sample(random), Sample::sample(random), Sample::sample(random));
+        Self { joint, space, to, reason, message: Sample::sample(random) }
     }
 }
 

@@ -9,7 +9,7 @@ use enmasse_journal::log::{Config, Log, WriteBatch};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings, Ttl};
 use enmasse_router::core::{Arrival, AttachmentId, OpenQueue, Router};
 
-use super::{DEAD, House, PRODUCER, QUEUE, declared, failed, producer, states_on};
+use super::{DEAD, House, PRODUCER, QUEUE, declared, failed, here, producer, states_on};
 
 #[test]
 fn message_is_accepted_only_once_it_is_on_disk() {

@@ -29,9 +29,9 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Config, Fault, Log, Recovered, Refused, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Destination, Handover, Hold,
-    LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink, TransactionId,
-    Unsettled,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Destination,
+    Handover, Hold, LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink,
+    TransactionId, Unsettled,
 };
 
 use crate::whole;

@@ -17,8 +17,8 @@ use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
 use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links, OpenQueue,
-    Read, Router, Start, Stream, ToLink, TransactionId,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links,
+    OpenQueue, Read, Router, Start, Stream, ToLink, TransactionId,
 };
 
 use crate::whole;
