@@ -150,15 +150,31 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
             done += step;
         }
         let wrong = crc ^ head.body_crc;
+        let flip = if wrong == 0 { None } else { flipped_bit(head.body_len as usize, wrong) };
+        let check = match flip {
+            _ if wrong == 0 => BodyCheck::Right,
+            Some(Flip::At { byte, .. }) if !self.ends_in_zeros(start + byte as u32, start + head.body_len)? => {
+                BodyCheck::OneBit
+            }
+            Some(_) | None => BodyCheck::Wrong,
+        };
         // The window must hold the meta again for the caller.
         self.window.bytes(at, HEAD_BYTES + head.meta_len as usize)?;
-        Ok(Some(match wrong {
-            0 => BodyCheck::Right,
-            _ => match flipped_bit(head.body_len as usize, wrong) {
-                Some(Flip::At { .. }) => BodyCheck::OneBit,
-                Some(Flip::InCrc) | None => BodyCheck::Wrong,
-            },
-        }))
+        Ok(Some(check))
+    }
+
+    /// Whether a body has only zeros from an offset on: its end was never written, although that may
+    /// differ in one bit only.
+    fn ends_in_zeros(&mut self, mut at: u32, end: u32) -> Result<bool, Fault> {
+        while at < end {
+            let step = (end - at).min(CHUNK_BYTES as u32);
+            let Some(bytes) = self.window.bytes(at, step as usize)? else { return Ok(false) };
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += step;
+        }
+        Ok(true)
     }
 
     /// Determines which of the found frames are part of the log.
