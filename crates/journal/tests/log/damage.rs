@@ -66,6 +66,22 @@ fn damaged_last_record_is_an_unfinished_write_until_the_log_has_rested() {
     assert_eq!((left, recovered.gaps.len()), ((0..19).collect(), 1));
 }
 
+/// A body whose last byte has one bit set, and whose last sector was never written.
+#[test]
+fn torn_record_that_differs_in_one_bit_is_an_unfinished_write() {
+    let (mut log, _) = open(SimulatedDisk::new(512, 1));
+    let mut batch = WriteBatch::new();
+    batch.declare(1, &[1; 16], "orders");
+    log.append(&mut batch).expect("there is room");
+    log.sync().expect("the disk works");
+    let place = put(&mut log, 0..1, &[&[7; 99][..], &[0x10]].concat())[0];
+    let disk = log.disk().as_seen();
+    let last = u64::from(place.offset + place.len - 1);
+    disk.write(place.segment, last, &[IoSlice::new(&[0])]).expect("the disk works");
+    let (_, recovered) = open(disk);
+    assert_eq!((recovered.queues[0].len(), &recovered.gaps[..]), (0, &[][..]));
+}
+
 #[test]
 fn adjacent_messages_are_read_together_and_verified_separately() {
     let (log, places) = twenty();

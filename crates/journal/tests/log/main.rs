@@ -8,5 +8,6 @@ mod crash;
 mod damage;
 mod garbage;
 mod history;
+mod joint;
 mod recent;
 mod shard;

@@ -6,6 +6,7 @@ mod agreements;
 mod creating;
 mod departing;
 mod guessing;
+mod homes;
 mod large;
 mod management;
 mod mqtt;

@@ -10,7 +10,7 @@ use enmasse_amqp::types::{
     Attach, Body, DeliveryState, Error, Message, Open, Outcome, Properties, ReceiverSettleMode, Role, SaslInit,
     SenderSettleMode, Source, Symbol, Target, condition,
 };
-use enmasse_journal::log::Log;
+use enmasse_journal::log::{CommitSchedule, Committed, Lane, Log};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, ReceiveBudget, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
@@ -86,6 +86,8 @@ pub(crate) struct Net {
     pub(crate) receive_budget: Arc<ReceiveBudget>,
     /// the store of the shards
     pub(crate) log: Option<Log<SimulatedDisk>>,
+    /// parts of joint groups until the others come
+    commits: CommitSchedule,
 }
 
 /// A seeded generator, so that every run is the same.
@@ -140,6 +142,7 @@ impl Net {
             paused: false,
             receive_budget,
             log: None,
+            commits: CommitSchedule::new(4 << 20),
         }
     }
 
@@ -171,6 +174,11 @@ impl Net {
     pub(crate) fn entry(&self, name: &str) -> Arc<AddressEntry> {
         let space = self.table.spaces().next().expect("a space");
         Arc::clone(space.resolve(name).expect("an address"))
+    }
+
+    /// The table of the last plan.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
     }
 
     /// The first space there is.
@@ -610,10 +618,16 @@ impl Net {
     fn journal(&mut self, shard: usize) -> bool {
         let Some(log) = self.log.as_mut() else { return false };
         let mut moved = false;
-        while let Some(mut batch) = self.shards[shard].take_journal() {
-            let result = log.append(&mut batch).and_then(|()| log.sync());
-            self.shards[shard].journaled(vec![Answer { batch, result }]);
-            moved = true;
+        while let Some(batch) = self.shards[shard].take_journal() {
+            self.commits.push(Lane { worker: shard as u16, part: batch.part() }, batch);
+        }
+        while !self.commits.is_empty() {
+            let mut done = Vec::new();
+            self.commits.step(log, &mut done);
+            for Committed { lane, batch, result } in done {
+                self.shards[usize::from(lane.worker)].journaled(vec![Answer { batch, result }]);
+                moved = true;
+            }
         }
         let reader = log.reader();
         let read = self.shards[shard].take_wanted().into_iter().map(|place| {

@@ -69,7 +69,12 @@ fn message(text: &str) -> Vec<u8> {
 }
 
 pub(crate) fn post(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], text: &str) {
-    net.piece_with(client, link, (&message(text), &within(txn_id, None)), false, true, false);
+    post_to(net, client, link, txn_id, &message(text));
+}
+
+/// Posts a whole message to any address.
+pub(crate) fn post_to(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], message: &[u8]) {
+    net.piece_with(client, link, (message, &within(txn_id, None)), false, true, false);
 }
 
 /// Provisional outcomes received since the last call.
