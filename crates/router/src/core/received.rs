@@ -6,8 +6,8 @@
 //! as many bytes of each kind as the budget has left (Choudhury and Hahne, 1998): one space alone
 //! gets half of it, two spaces a third each. Connections of producers whose space exceeds its share
 //! in flight to the journal are not read. A partial delivery or posting beyond the share is refused,
-//! because pausing the reads would also stop the transfers that complete it. All stored addresses of
-//! a space live on one shard, so the shard's count is the node's.
+//! because pausing the reads would also stop the transfers that complete it. The stored
+//! addresses of a space may live on several shards, each of which counts on its own.
 //!
 //! Direct producers of a space that uses half of its share of waiting bytes are held back early. A
 //! direct message beyond the share does not wait: an unread connection may contain the credit that

@@ -74,7 +74,7 @@ impl RecoveredQueues {
         self.numbers.clone()
     }
 
-    /// Opens new and changed stored addresses at their homes (`docs/decisions/0018-stored-home.md`).
+    /// Opens new and changed stored addresses at their homes (`docs/decisions/0083-homes-of-queues.md`).
     /// Changes only the next queue number here; [`RecoveredQueues::settle`] changes the rest once
     /// the journal has the batch.
     pub fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
