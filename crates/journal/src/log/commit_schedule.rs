@@ -13,9 +13,9 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Log;
 use super::batch::WriteBatch;
-use super::config::Refused;
 use super::disk::Disk;
-use super::joint::{Gathered, Joints};
+use super::joints::{Gathered, Joints};
+use super::lane::{Committed, Lane};
 
 /// The worker of the lanes of joint groups, one lane for each part of a worker.
 const JOINT_WORKER: u16 = u16::MAX - 1;
@@ -23,26 +23,6 @@ const JOINT_WORKER: u16 = u16::MAX - 1;
 const QUANTA_PER_COMMIT: u64 = 16;
 /// The cost of a batch in addition to its bytes.
 const BATCH_COST: u64 = 1024;
-
-/// Identifies a lane: a worker and one of its parts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Lane {
-    /// The worker.
-    pub worker: u16,
-    /// Its part.
-    pub part: u32,
-}
-
-/// A batch after its commit has succeeded or failed.
-#[derive(Debug)]
-pub struct Committed {
-    /// Its lane.
-    pub lane: Lane,
-    /// The batch.
-    pub batch: WriteBatch,
-    /// Whether it is on disk.
-    pub result: Result<(), Refused>,
-}
 
 #[derive(Debug, Default)]
 struct LaneQueue {

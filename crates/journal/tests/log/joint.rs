@@ -91,7 +91,7 @@ fn crash_between_any_two_disk_calls_leaves_the_message_in_one_queue() {
         assert!(moved(&disk, None, bytes));
         for cut in 0..disk.calls() {
             let disk = Arc::new(SimulatedDisk::new(512, cut));
-            let is_told = moved(&disk, Some(cut), bytes);
+            let is_answered = moved(&disk, Some(cut), bytes);
             let crashed = (0..8).map(|seed| disk.crashed(seed)).chain([disk.as_seen()]);
             for disk in crashed {
                 let (_, recovered) = open(Arc::new(disk));
@@ -99,7 +99,7 @@ fn crash_between_any_two_disk_calls_leaves_the_message_in_one_queue() {
                 let has_moved = to.messages().any(|message| message.seq == 0);
                 assert_eq!(from.is_empty(), has_moved, "{bytes} bytes, cut after {cut} calls");
                 assert_eq!(to.states.len(), usize::from(has_moved));
-                assert!(has_moved || !is_told, "an acknowledged move is gone");
+                assert!(has_moved || !is_answered, "an acknowledged move is gone");
             }
         }
     }
@@ -138,9 +138,9 @@ fn declined_group_writes_nothing_and_tells_all_workers_why() {
     assert!(!commits.is_empty(), "the answers wait");
     let done = steps(&mut log, &mut commits);
     let refused = Err(Refused::Declined("the queue is full".to_owned()));
-    assert_eq!(done.iter().map(|done| (done.lane, done.result.clone())).collect::<Vec<_>>(), [
-        (FROM_LANE, refused.clone()),
-        (TO_LANE, refused)
-    ]);
+    assert_eq!(
+        done.iter().map(|done| (done.lane, done.result.clone())).collect::<Vec<_>>(),
+        [(FROM_LANE, refused.clone()), (TO_LANE, refused)]
+    );
     assert_eq!(log.stats().records, records);
 }

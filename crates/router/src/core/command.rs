@@ -17,12 +17,11 @@ use enmasse_amqp::types::{Error, Fields, Outcome};
 use super::delivery::{Arrival, Delivery};
 use super::describe::AddressDescription;
 use super::ending::Ending;
-use super::ids::{AttachmentId, Flow, PacketFlow, QuestionId, TransactionId};
-use super::queue::{Handover, HandoverReason};
+use super::handover::{Handover, HandoverReason};
+use super::ids::{AttachmentId, Flow, Joint, PacketFlow, QuestionId, TransactionId};
 use super::role::{
     AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
-use super::storage::Joint;
 use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
 use super::{AddressKey, AddressKind, Declared};
 

@@ -29,6 +29,24 @@ impl TransactionId {
     pub const NONE: Self = Self { shard: u16::MAX, conn: u32::MAX, number: 0 };
 }
 
+/// A joint group, as a command to one of its homes names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joint {
+    /// the worker of the number
+    pub worker: u16,
+    /// its number
+    pub number: u64,
+    /// the number of its parts
+    pub parts: u16,
+}
+
+impl Joint {
+    /// The group of a transaction with parts at several homes.
+    pub(in crate::core) const fn of_transaction(id: TransactionId, parts: u16) -> Self {
+        Self { worker: id.shard, number: id.number << 1, parts }
+    }
+}
+
 /// The side of a client of MQTT that sends a message with QoS 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {

@@ -18,6 +18,7 @@ mod describe;
 mod dispatch;
 mod ending;
 mod filter;
+mod handover;
 mod ids;
 mod incoming;
 mod lifecycle;
@@ -74,17 +75,18 @@ pub use delivery::{Arrival, Delivery};
 pub use describe::AddressDescription;
 pub use ending::{Ending, Verdict};
 pub use filter::Filter;
-pub use ids::{AttachmentId, Flow, PacketFlow, QuestionId, TransactionId};
+pub use handover::{Handover, HandoverReason};
+pub use ids::{AttachmentId, Flow, Joint, PacketFlow, QuestionId, TransactionId};
 pub use links::Links;
 pub use multicast::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS, STALL_MS};
 pub use queue::{
-    Budget, DYNAMIC_KEYS, ExaminedMessage, Failed, Handover, HandoverReason, OpenQueue, Operated, Operation,
-    QueueNumbers, TEMPORARY_BYTES, TEMPORARY_MESSAGES, Work,
+    Budget, DYNAMIC_KEYS, ExaminedMessage, Failed, OpenQueue, Operated, Operation, QueueNumbers, TEMPORARY_BYTES,
+    TEMPORARY_MESSAGES, Work,
 };
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
 pub use role::{AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled};
 pub use stats::AddressStats;
-pub use storage::{Answer, Damaged, Digests, Joint, LAST_VALUE_OF_TO, Read, subscription_of};
+pub use storage::{Answer, Damaged, Digests, LAST_VALUE_OF_TO, Read, subscription_of};
 pub use stream::Stream;
 pub use topic::OpenTopic;
 pub use transactions::{TRANSACTION_MESSAGES, rolled_back};

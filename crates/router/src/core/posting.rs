@@ -1,6 +1,11 @@
-//! What the kinds of addresses know of a message that a transaction holds for them.
+//! What the kinds of addresses know of a message that they have admitted, or that a transaction
+//! holds for them.
 
+use enmasse_journal::queue::{Seq, Stored as Admitted};
 use enmasse_journal::stream::Identity;
+use smallvec::SmallVec;
+
+use super::arena::Key;
 
 /// The partition of a message in a stream, and its identity there.
 pub(super) type PartitionIdentity = (u32, Identity);
@@ -20,4 +25,24 @@ pub(super) enum PostingTreatment {
     Queue,
     Topic(Option<Retention>),
     Stream(PartitionIdentity),
+}
+
+/// A message that queues have admitted and not stored yet.
+#[derive(Debug, Default)]
+pub(super) struct Posted {
+    pub(super) disk: SmallVec<[(Key, u32, Admitted); 2]>,
+    pub(super) memory: SmallVec<[(Key, Seq); 2]>,
+    /// number of slow subscriptions that missed it, already counted
+    pub(super) missed: usize,
+}
+
+impl Posted {
+    pub(super) fn is_empty(&self) -> bool {
+        self.disk.is_empty() && self.memory.is_empty()
+    }
+
+    /// Whether no subscription matched it.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.is_empty() && self.missed == 0
+    }
 }

@@ -10,8 +10,8 @@ use enmasse_amqp::types::{
     Attach, Body, DeliveryState, Error, Message, Open, Outcome, Properties, ReceiverSettleMode, Role, SaslInit,
     SenderSettleMode, Source, Symbol, Target, condition,
 };
-use enmasse_journal::log::{CommitSchedule, Committed, Lane, Log};
 use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::log::{CommitSchedule, Committed, Lane, Log};
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, ReceiveBudget, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{

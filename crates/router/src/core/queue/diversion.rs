@@ -9,11 +9,13 @@ use enmasse_journal::queue::{Cause, Item, Seq, Target};
 
 use super::super::arena::Key;
 use super::super::arriving::WholeBody;
-use super::super::storage::{Commit, Completion, Joint, Storage};
+use super::super::handover::HandoverReason;
+use super::super::ids::Joint;
+use super::super::storage::{Commit, Completion, Storage};
 use super::super::{Links, Router};
 use super::Queue;
 use super::changed::merge;
-use super::handover::{Departing, HandoverReason, departed_from};
+use super::handover::{Departing, departed_from};
 
 /// Annotations of a message that moved to a dead-letter or expiry address.
 const CAUSE: &str = "x-opt-dead-letter-cause";

@@ -13,13 +13,14 @@ use enmasse_amqp::types::{Fields, Outcome};
 use enmasse_journal::queue::{self, Effect, Item, RecordLocation, Seq, Slice, State, Verdict};
 
 use super::super::arena::Key;
+use super::super::handover::HandoverReason;
 use super::super::message::SettlementTarget;
 use super::super::storage::Completion;
 use super::super::storage::Notice;
 use super::super::{AddressKey, Destination, Filter, Links, Router};
 use super::super::{Bodies, Queue};
 use super::diversion::{DEAD_LETTER, ORIGIN};
-use super::handover::{Departing, HandoverReason};
+use super::handover::Departing;
 
 /// Messages examined in one turn.
 const TURN_MESSAGES: usize = 1000;

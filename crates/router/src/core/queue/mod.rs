@@ -42,10 +42,9 @@ use super::{AddressKey, Consuming, Declared, Destination, Links, Router, ToLink}
 
 pub(super) use changed::Changed;
 pub(super) use diversion::Diversions;
-pub use handover::{Handover, HandoverReason};
 pub(super) use manage::Operations;
 pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
-pub(super) use packet_ids::{PacketIdOf, Received};
+pub(super) use packet_ids::PacketIdOf;
 pub use restore::OpenQueue;
 use resuming::Resuming;
 pub(super) use subscription::{BackPressure, Lifetime, Subscription};

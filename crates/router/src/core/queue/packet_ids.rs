@@ -10,14 +10,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use enmasse_amqp::types::Outcome;
-use enmasse_journal::log::{RecordLocation, RecoveredQueue, Refused, Removal};
+use enmasse_journal::log::{RecoveredQueue, Refused};
 use enmasse_journal::queue::Seq;
 
 use super::super::arena::Key;
-use super::super::ids::{Flow, PacketFlow};
+use super::super::ids::{Flow, Joint, PacketFlow};
 use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
-use super::super::storage::{Joint, KeptPacketId, LaneId, Notice, RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE};
+use super::super::storage::{KeptPacketId, LaneId, Notice, RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE, Received};
 use super::super::{Arrival, AttachmentId, Links, Router, ToLink, home_of_token};
 
 /// The packet identifiers of a session, by the side that has sent the message.
@@ -39,24 +39,6 @@ pub(in crate::core) enum PacketIdOf {
     Here(KeptPacketId),
     /// its record has another home, which contributes it to this joint group
     Elsewhere(Joint, LaneId),
-}
-
-/// A message that is removed in one joint group with the packet identifier of its delivery.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::core) struct Received {
-    at: Key,
-    log: u32,
-    number: u64,
-    place: RecordLocation,
-}
-
-impl Received {
-    /// The record that removes it.
-    pub(in crate::core) fn removal(&self) -> Removal {
-        let mut removal = Removal::new(self.log);
-        removal.add(self.number, self.place);
-        removal
-    }
 }
 
 impl PacketIds {

@@ -1,5 +1,6 @@
 //! Messages on their way to the log, and what follows.
 
+use enmasse_journal::log::{RecordLocation, Removal};
 use enmasse_journal::queue::{Marker, Seq, Stored as Admitted};
 use smallvec::SmallVec;
 
@@ -95,4 +96,22 @@ impl Completion {
         bytes: 0,
         from: None,
     };
+}
+
+/// A message that is removed in one joint group with the packet identifier of its delivery.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Received {
+    pub(in crate::core) at: Key,
+    pub(in crate::core) log: u32,
+    pub(in crate::core) number: u64,
+    pub(in crate::core) place: RecordLocation,
+}
+
+impl Received {
+    /// The record that removes it.
+    pub(in crate::core) fn removal(&self) -> Removal {
+        let mut removal = Removal::new(self.log);
+        removal.add(self.number, self.place);
+        removal
+    }
 }

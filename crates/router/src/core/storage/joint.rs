@@ -10,32 +10,14 @@ use enmasse_journal::log::{JointId, JointPart, Refused};
 use enmasse_journal::queue::{Item, RecordLocation, Seq};
 
 use super::super::arena::Key;
-use super::super::queue::Received;
-use super::super::{Links, Router, TransactionId};
-use super::commit::{Completion, KeptPacketId};
+use super::super::ids::Joint;
+use super::super::{Links, Router};
+use super::commit::{Completion, KeptPacketId, Received};
 use super::journal::{Journal, not_stored};
 use super::lanes::LaneId;
 
-/// A joint group, as a command to one of its homes names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joint {
-    /// the worker of the number
-    pub worker: u16,
-    /// its number
-    pub number: u64,
-    /// the number of its parts
-    pub parts: u16,
-}
-
-impl Joint {
-    /// The group of a transaction with parts at several homes.
-    pub(in crate::core) fn of_transaction(id: TransactionId, parts: u16) -> Self {
-        Self { worker: id.shard, number: id.number << 1, parts }
-    }
-
-    const fn part(self, declined: Option<String>) -> JointPart {
-        JointPart { id: JointId { worker: self.worker, number: self.number }, parts: self.parts, declined }
-    }
+fn part_of(joint: Joint, declined: Option<String>) -> JointPart {
+    JointPart { id: JointId { worker: joint.worker, number: joint.number }, parts: joint.parts, declined }
 }
 
 impl Journal {
@@ -86,14 +68,14 @@ impl Journal {
 
     /// Ends the part.
     pub(in crate::core) fn end_part(&mut self, joint: Joint) {
-        self.lanes.at(self.open).end_part(joint.part(None));
+        self.lanes.at(self.open).end_part(part_of(joint, None));
     }
 
     /// Declines a group: none of its parts is written.
     pub(in crate::core) fn decline(&mut self, joint: Joint, lane: LaneId, reason: String) {
         let lane = self.lanes.at(lane);
         lane.begin_part();
-        lane.end_part(joint.part(Some(reason)));
+        lane.end_part(part_of(joint, Some(reason)));
     }
 }
 

@@ -10,23 +10,14 @@ use smallvec::SmallVec;
 
 use super::super::arena::Key;
 use super::super::arriving::WholeBody;
+use super::super::ids::Joint;
 use super::super::message::SettlementTarget;
 use super::super::{Links, Router, TransactionId};
 use super::block::InFlightBlock;
 use super::commit::{Commit, CommitNote, Completion, KeptPacketId, Queues};
 use super::compact::Copied;
-use super::joint::Joint;
-use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares, Writes};
+use super::lanes::{Answer, Growing, InFlightWrite, LaneId, Lanes, Spares, Writes};
 use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
-
-/// The result of a batch from the log.
-#[derive(Debug)]
-pub struct Answer {
-    /// the batch
-    pub batch: WriteBatch,
-    /// whether it is on disk
-    pub result: Result<(), Refused>,
-}
 
 /// The log as a shard sees it.
 #[derive(Debug, Default)]

@@ -9,15 +9,13 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use enmasse_journal::log::{JointId, JointPart, RecordLocation, Removal, WriteBatch};
+use enmasse_journal::log::{JointId, JointPart, RecordLocation, Refused, Removal, WriteBatch};
 use enmasse_journal::queue::Seq;
 
 use super::super::TransactionId;
 use super::super::arena::Key;
-use super::super::queue::Received;
-use super::super::storage::Answer;
 use super::block::InFlightBlock;
-use super::commit::{Commit, Completion, KeptPacketId};
+use super::commit::{Commit, Completion, KeptPacketId, Received};
 use super::compact::Copied;
 use super::notice::{Fences, Notice};
 
@@ -48,6 +46,15 @@ impl Default for LaneId {
     fn default() -> Self {
         Self::COPIES
     }
+}
+
+/// The result of a batch from the log.
+#[derive(Debug)]
+pub struct Answer {
+    /// the batch
+    pub batch: WriteBatch,
+    /// whether it is on disk
+    pub result: Result<(), Refused>,
 }
 
 /// The content of an in-flight batch.

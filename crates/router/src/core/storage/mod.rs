@@ -21,14 +21,13 @@ use super::{AddressKey, Router};
 
 pub(super) use block::{BlockWrite, CopiedBlock, InFlightBlock, MemoryBlock};
 pub(super) use bodies::Bodies;
-pub(super) use commit::{Commit, CommitNote, Completion, KeptPacketId, Queues};
+pub(super) use commit::{Commit, CommitNote, Completion, KeptPacketId, Queues, Received};
 pub use damaged::Damaged;
 use damaged::LossReports;
 pub use digest::{Digests, LAST_VALUE_OF_TO};
-pub use joint::Joint;
-pub use journal::Answer;
 use journal::Journal;
 pub(super) use journal::not_stored;
+pub use lanes::Answer;
 pub(super) use lanes::LaneId;
 pub(super) use notice::Notice;
 pub use reads::Read;

@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use enmasse_amqp::selector::Subject;
 use enmasse_amqp::types::{Error, Outcome};
-use enmasse_journal::queue::{Admission, Full, Head, Item, QueueStats, Refusal, Seq, Settings, Stored as Admitted};
+use enmasse_journal::queue::{Admission, Full, Head, Item, QueueStats, Refusal, Settings};
 use smallvec::SmallVec;
 
 use super::OpenQueue;
 use super::arena::Key;
 use super::arriving::{Arriving, read, refused};
-use super::posting::{PostingTreatment, Retention};
+use super::posting::{Posted, PostingTreatment, Retention};
 use super::queue::temporary_settings;
 use super::storage::{Commit, CommitNote, Completion};
 use super::{AddressKey, AddressStats, AttachmentId, Declared, Destination, Links, Origin, Router};
@@ -123,26 +123,6 @@ impl Topic {
 
     pub(in crate::core) fn settings(&self) -> &Settings {
         &self.opened.settings
-    }
-}
-
-/// A message that queues have admitted and not stored yet.
-#[derive(Debug, Default)]
-pub(in crate::core) struct Posted {
-    pub(in crate::core) disk: SmallVec<[(Key, u32, Admitted); 2]>,
-    pub(in crate::core) memory: SmallVec<[(Key, Seq); 2]>,
-    /// number of slow subscriptions that missed it, already counted
-    pub(in crate::core) missed: usize,
-}
-
-impl Posted {
-    pub(in crate::core) fn is_empty(&self) -> bool {
-        self.disk.is_empty() && self.memory.is_empty()
-    }
-
-    /// Whether no subscription matched it.
-    pub(in crate::core) fn is_unwanted(&self) -> bool {
-        self.is_empty() && self.missed == 0
     }
 }
 

@@ -13,12 +13,12 @@ use enmasse_journal::queue::{Admission, RecordLocation, Seq};
 
 use super::super::arena::Key;
 use super::super::arriving::{address_deleted, refused};
+use super::super::ids::Joint;
 use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
-use super::super::posting::{PartitionIdentity, PostingTreatment};
+use super::super::posting::{PartitionIdentity, Posted, PostingTreatment};
 use super::super::storage::LaneId;
-use super::super::storage::{Commit, Completion, Joint, MemoryBlock, Queues, not_stored};
-use super::super::topic::Posted;
+use super::super::storage::{Commit, Completion, MemoryBlock, Queues, not_stored};
 use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router, ToLink, TransactionId};
 use super::{Posting, Retirement, Transaction, rolled_back, unknown};

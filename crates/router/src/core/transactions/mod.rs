@@ -17,11 +17,12 @@ use enmasse_journal::queue::{Head, RecordLocation, Refusal};
 
 use super::arena::Key;
 use super::arriving::{Arriving, refused};
+use super::ids::Joint;
 use super::message::SettlementTarget;
 use super::outcome::Retiring;
 use super::posting::PostingTreatment;
 use super::received::{Account, Received, share_used_up};
-use super::storage::{Joint, LaneId};
+use super::storage::LaneId;
 use super::{AddressKey, Ending, Links, Origin, Router, ToLink, TransactionId, home_of_token};
 use discharge::Committing;
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::super::command::{ToHome, ToLink};
 use super::super::delivery::{Arrival, Delivery};
 use super::super::filter::Filter;
-use super::super::queue::{Handover, HandoverReason};
+use super::super::handover::{Handover, HandoverReason};
 use super::super::role::{AttachmentRole, NoLocal, Start};
 use super::{Decoder, Encoder, Shared, Wire};
 
