@@ -1,7 +1,7 @@
 //! A cache of recently committed batches, so that a consumer that keeps up never reads the disk.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::batch::WriteBatch;
@@ -47,9 +47,11 @@ struct CachedBatch {
 /// dropped first, then the oldest.
 #[derive(Debug)]
 pub struct Recent {
-    batches: VecDeque<CachedBatch>,
-    /// Number of the oldest batch.
-    first: u64,
+    /// By their numbers, in the order of appending. A map, because one batch may stay for long
+    /// while those after it come and go.
+    batches: BTreeMap<u64, CachedBatch>,
+    /// Number of the next batch.
+    next: u64,
     /// By segment and offset.
     runs: BTreeMap<(u32, u32), Run>,
     /// The last used run for reading, and for forgetting.
@@ -64,8 +66,8 @@ impl Recent {
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self {
-            batches: VecDeque::new(),
-            first: 0,
+            batches: BTreeMap::new(),
+            next: 0,
             runs: BTreeMap::new(),
             last: Default::default(),
             bytes: 0,
@@ -84,7 +86,8 @@ impl Recent {
         if batch.messages() == 0 {
             return self.recycle_batch(batch);
         }
-        let number = self.first + self.batches.len() as u64;
+        let number = self.next;
+        self.next += 1;
         for (at, len, segment, offset) in batch.layout() {
             self.runs.insert((segment, offset), Run { batch: number, segment, offset, at, len });
         }
@@ -95,27 +98,20 @@ impl Recent {
         // Deliveries share the memory of a batch with a large message, so it is not recycled.
         let is_large = batch.frames.iter().any(|frame| frame.len as usize >= SHARED_BYTES);
         let shared = is_large.then(|| Arc::new(std::mem::take(&mut batch.bytes)));
-        self.batches.push_back(CachedBatch { batch, shared, bytes, needed });
+        self.batches.insert(number, CachedBatch { batch, shared, bytes, needed });
         while self.bytes > self.bytes_max && self.batches.len() > 1 {
-            self.drop_oldest();
+            let Some(oldest) = self.batches.first_key_value().map(|(number, _)| *number) else { return };
+            self.remove(oldest);
         }
     }
 
-    fn drop_oldest(&mut self) {
-        self.empty(0);
-        self.batches.pop_front();
-        self.first += 1;
-    }
-
-    /// Removes the messages of the batch at an index, and recycles its allocations.
-    fn empty(&mut self, index: usize) {
-        let Some(kept) = self.batches.get_mut(index) else { return };
-        let batch = std::mem::take(&mut kept.batch);
-        kept.shared = None;
-        self.bytes -= std::mem::take(&mut kept.bytes);
+    /// Removes a batch, and recycles its allocations.
+    fn remove(&mut self, number: u64) {
+        let Some(CachedBatch { batch, bytes, .. }) = self.batches.remove(&number) else { return };
+        self.bytes -= bytes;
         for (segment, offset) in batch.run_locations() {
             // A newer batch may have a run at this location, in a recycled segment.
-            if self.runs.get(&(segment, offset)).is_some_and(|run| run.batch == self.first + index as u64) {
+            if self.runs.get(&(segment, offset)).is_some_and(|run| run.batch == number) {
                 self.runs.remove(&(segment, offset));
             }
         }
@@ -131,12 +127,18 @@ impl Recent {
         }
     }
 
+    /// Number of batches in memory.
+    #[must_use]
+    pub fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
     /// The body of the message at a location, if it is cached.
     #[must_use]
     #[inline]
     pub fn body(&self, place: RecordLocation) -> Option<&[u8]> {
         let run = self.run(place, &self.last[0])?;
-        let kept = self.batches.get((run.batch - self.first) as usize)?;
+        let kept = self.batches.get(&run.batch)?;
         let bytes = kept.shared.as_deref().unwrap_or(&kept.batch.bytes);
         let at = run.at + (place.offset - run.offset);
         let frame = &bytes.get(at as usize..)?.get(..place.len as usize)?;
@@ -148,7 +150,7 @@ impl Recent {
     #[must_use]
     pub fn shared(&self, place: RecordLocation) -> Option<&Arc<Vec<u8>>> {
         let run = self.run(place, &self.last[0])?;
-        self.batches.get((run.batch - self.first) as usize)?.shared.as_ref()
+        self.batches.get(&run.batch)?.shared.as_ref()
     }
 
     /// Releases the message at a location for one queue. A batch without live messages is dropped
@@ -156,14 +158,10 @@ impl Recent {
     #[inline]
     pub fn forget(&mut self, place: RecordLocation) {
         let Some(run) = self.run(place, &self.last[1]) else { return };
-        let index = (run.batch - self.first) as usize;
-        let Some(kept) = self.batches.get_mut(index) else { return };
+        let Some(kept) = self.batches.get_mut(&run.batch) else { return };
         kept.needed = kept.needed.saturating_sub(1);
         if kept.needed == 0 {
-            self.empty(index);
-            while self.batches.front().is_some_and(|kept| kept.bytes == 0) {
-                self.drop_oldest();
-            }
+            self.remove(run.batch);
         }
     }
 

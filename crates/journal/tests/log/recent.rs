@@ -103,3 +103,15 @@ fn batches_can_be_dropped_in_any_order() {
         assert!(batches[gone].iter().all(|message| !fixture.has(*message)));
     }
 }
+
+#[test]
+fn message_that_stays_keeps_no_memory_of_the_batches_after_it() {
+    let mut fixture = Fixture::new(1 << 20);
+    let kept = fixture.batch(1, 1);
+    for _ in 0..500 {
+        let gone = fixture.batch(2, 1);
+        gone.iter().for_each(|(_, place)| fixture.recent.forget(*place));
+    }
+    assert_eq!(fixture.recent.batches(), 1);
+    assert!(fixture.has(kept[0]));
+}

@@ -53,10 +53,25 @@ wire_structs! {
     LinkTheft { holder, number }
 }
 
-/// The links of all shards by name.
+/// The place where a session of MQTT without a client waits: a shard, and the number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AbsentAt {
+    pub(super) shard: u16,
+    pub(super) number: u64,
+}
+
+/// What is known by name.
+#[derive(Debug, Default)]
+struct Part {
+    holders: HashMap<LinkName, LinkHolder>,
+    absent: HashMap<LinkName, AbsentAt>,
+}
+
+/// The links of all shards by name, and the sessions of MQTT that wait for a visit: one of them at
+/// most, whichever shards its connections were on.
 #[derive(Debug)]
 pub struct LinkNames {
-    parts: Vec<Mutex<HashMap<LinkName, LinkHolder>>>,
+    parts: Vec<Mutex<Part>>,
     keys: [RandomState; 2],
 }
 
@@ -76,26 +91,46 @@ impl LinkNames {
     }
 
     // A poisoned lock means a thread died while it held it, and then the process is ending.
-    fn part(&self, name: LinkName) -> MutexGuard<'_, HashMap<LinkName, LinkHolder>> {
+    fn part(&self, name: LinkName) -> MutexGuard<'_, Part> {
         self.parts[name.0 as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a link under a name; returns the earlier holder.
     pub(super) fn take(&self, name: LinkName, holder: LinkHolder) -> Option<LinkHolder> {
-        self.part(name).insert(name, holder)
+        self.part(name).holders.insert(name, holder)
     }
 
     /// Whether a link has a name.
     pub(super) fn is_held(&self, name: LinkName) -> bool {
-        self.part(name).contains_key(&name)
+        self.part(name).holders.contains_key(&name)
     }
 
     /// Removes a name, if this link still has it.
     pub(super) fn unregister(&self, name: LinkName, holder: LinkHolder) {
         let mut part = self.part(name);
-        if part.get(&name) == Some(&holder) {
-            part.remove(&name);
+        if part.holders.get(&name) == Some(&holder) {
+            part.holders.remove(&name);
         }
+    }
+
+    /// A session waits at this place, and no longer at an earlier one.
+    pub(super) fn note_absent(&self, name: LinkName, at: AbsentAt) {
+        self.part(name).absent.insert(name, at);
+    }
+
+    /// As [`LinkNames::note_absent`], unless the session waits already; whether it does now.
+    pub(super) fn note_absent_once(&self, name: LinkName, at: AbsentAt) -> bool {
+        *self.part(name).absent.entry(name).or_insert(at) == at
+    }
+
+    /// Whether a session waits at this place.
+    pub(super) fn is_absent(&self, name: LinkName, at: AbsentAt) -> bool {
+        self.part(name).absent.get(&name) == Some(&at)
+    }
+
+    /// A session does not wait any more.
+    pub(super) fn forget_absent(&self, name: LinkName) {
+        self.part(name).absent.remove(&name);
     }
 }
 

@@ -443,6 +443,8 @@ impl Router {
                 let queue = &queue.opened.messages;
                 let leaving = queue.iter(Seq(0)).filter(|item| item.state == State::Leaving && gone(item));
                 self.storage.journal.note_leaving(key, leaving);
+                let here = queue.iter(Seq(0)).filter(|item| item.place.len > 0 && !gone(item));
+                here.for_each(|item| self.storage.bodies.forget(item.place));
                 self.storage.journal.drop_queue(log, queue, gone);
             }
             None => {

@@ -40,6 +40,8 @@ pub(in crate::shard) struct SessionState {
     pub(in crate::shard) is_decided: bool,
     /// the link to the record is attached
     pub(in crate::shard) is_recorded: bool,
+    /// the record names this connection
+    pub(in crate::shard) is_renewed: bool,
     /// the subscriptions of a former session are about to be ended
     pub(in crate::shard) discards: bool,
     /// published if the connection ends otherwise than by the client's DISCONNECT
@@ -174,6 +176,7 @@ impl Mqtt {
         match after {
             After::Nothing => {}
             After::Connect if stored => {
+                self.session.is_renewed = true;
                 if let Some(login) = &mut self.login {
                     login.set_step(Step::Accept);
                 }

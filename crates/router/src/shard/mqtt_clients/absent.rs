@@ -11,6 +11,7 @@ use enmasse_mqtt::session::Session;
 
 use crate::core::Ending;
 use crate::shard::conn::{Conn, Peer};
+use crate::shard::link_names::{AbsentAt, LinkName, LinkNames};
 use crate::shard::machine::Machine;
 use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::login::Login;
@@ -22,6 +23,10 @@ use crate::table::{Authenticated, SpaceKey};
 
 /// Visits begun in one turn.
 const TURN_VISITS: usize = 32;
+/// Obsolete sessions that are not worth a search.
+const OBSOLETE_MIN: usize = 64;
+/// The name of the link that stands for a client id.
+pub(super) const CLIENT_ID: &str = "mqtt";
 /// Time until a session is visited again whose connection is about to end, in milliseconds.
 pub(super) const AGAIN_MS: u64 = 10;
 
@@ -34,10 +39,20 @@ pub(super) struct Absent {
     pub(super) visit: Visit,
 }
 
+impl Absent {
+    /// The name of its client id among those of links.
+    fn name(&self, names: &LinkNames) -> LinkName {
+        names.digest(self.space.0, self.user.as_deref(), &self.client_id, &request(CLIENT_ID.to_owned()))
+    }
+}
+
 /// The sessions that wait for a visit, and the visits.
 #[derive(Default)]
 pub(in crate::shard) struct AbsentSessions {
-    due: BTreeMap<(Time, u64), Absent>,
+    /// those that the registry of names has at another place are obsolete
+    due: BTreeMap<(Time, u64), (LinkName, Absent)>,
+    /// length of `due` at which obsolete ones are removed
+    full: usize,
     number: u64,
     /// agents that wait for their sessions
     logins: BTreeMap<(Time, u64), ConnId>,
@@ -48,9 +63,46 @@ pub(in crate::shard) struct AbsentSessions {
 }
 
 impl AbsentSessions {
-    pub(super) fn insert(&mut self, at: Time, absent: Absent) {
+    /// Notes a session of a shard. A later note of the same session, on any shard, replaces it.
+    fn insert(&mut self, at: Time, absent: Absent, (names, shard): (&LinkNames, u16)) {
+        let (name, place) = self.place(&absent, (names, shard));
+        names.note_absent(name, place);
+        self.wait_until(at, (name, absent), (names, shard));
+    }
+
+    /// As `insert`, unless the session waits already.
+    fn insert_once(&mut self, at: Time, absent: Absent, (names, shard): (&LinkNames, u16)) {
+        let (name, place) = self.place(&absent, (names, shard));
+        if names.note_absent_once(name, place) {
+            self.wait_until(at, (name, absent), (names, shard));
+        }
+    }
+
+    fn place(&mut self, absent: &Absent, (names, shard): (&LinkNames, u16)) -> (LinkName, AbsentAt) {
         self.number += 1;
-        self.due.insert((at, self.number), absent);
+        (absent.name(names), AbsentAt { shard, number: self.number })
+    }
+
+    /// Obsolete sessions are removed when their number may have doubled: at most half of the list
+    /// are obsolete, or `OBSOLETE_MIN`.
+    fn wait_until(&mut self, at: Time, waiting: (LinkName, Absent), (names, shard): (&LinkNames, u16)) {
+        self.due.insert((at, self.number), waiting);
+        if self.due.len() > self.full.max(OBSOLETE_MIN) {
+            self.due.retain(|(_, number), (name, _)| names.is_absent(*name, AbsentAt { shard, number: *number }));
+            self.full = 2 * self.due.len();
+        }
+    }
+
+    /// The next session whose time has come and that is not obsolete.
+    fn pop(&mut self, now: Time, (names, shard): (&LinkNames, u16)) -> Option<Absent> {
+        while self.next_visit().is_some_and(|at| at <= now) {
+            let ((_, number), (name, absent)) = self.due.pop_first()?;
+            if names.is_absent(name, AbsentAt { shard, number }) {
+                names.forget_absent(name);
+                return Some(absent);
+            }
+        }
+        None
     }
 
     /// An agent tries at that time to take its session.
@@ -90,15 +142,33 @@ impl Shard {
         let session = &mqtt.session;
         let delay_s = session.will.as_ref().map_or(u32::MAX, |will| will.delay_s).min(session.expiry_s);
         if delay_s == u32::MAX {
-            return;
+            return self.forget_absent(id);
         }
+        // A record without its number may have been refused: then that of an earlier one counts.
+        let connection = session.is_renewed.then(|| self.connection_number(id));
         let absent = Absent {
             space: *space,
             user: conn.user().map(str::to_owned),
             client_id: conn.container.to_string(),
-            visit: Visit { since: now, connection: Some(self.connection_number(id)), ends: false },
+            visit: Visit { since: now, connection, ends: false },
         };
-        self.absent.insert(now.plus_millis(u64::from(delay_s) * 1000), absent);
+        self.wait_for_visit(now.plus_millis(u64::from(delay_s) * 1000), absent);
+    }
+
+    /// A session is visited at that time, and not at an earlier noted one.
+    pub(super) fn wait_for_visit(&mut self, at: Time, absent: Absent) {
+        self.absent.insert(at, absent, (&self.shared.link_names, self.fabric.index));
+    }
+
+    fn wait_for_visit_again(&mut self, at: Time, absent: Absent) {
+        self.absent.insert_once(at, absent, (&self.shared.link_names, self.fabric.index));
+    }
+
+    /// The session of a connection has ended, or never does: no visit is due.
+    pub(super) fn forget_absent(&mut self, id: ConnId) {
+        if let Some(name) = self.fabric.conns[id.key()].name(SESSION) {
+            self.shared.link_names.forget_absent(name);
+        }
     }
 
     /// A connection ends that has a client id and has not read the session: it is visited, because an
@@ -110,7 +180,7 @@ impl Shard {
         let (Some((space, _)), Some(_), false) = (&conn.access, conn.name(SESSION), is_visit) else { return };
         let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
         let visit = Visit { since: now, connection: None, ends: false };
-        self.absent.insert(now, Absent { space: *space, user, client_id, visit });
+        self.wait_for_visit(now, Absent { space: *space, user, client_id, visit });
     }
 
     /// After a restart: the sessions of a space whose records live here.
@@ -123,7 +193,8 @@ impl Shard {
             }
             for (user, client_id, _) in self.recorded_sessions(store) {
                 let visit = Visit { since: now, connection: None, ends: false };
-                self.absent.insert(now, Absent { space: space.key(), user, client_id, visit });
+                let absent = Absent { space: space.key(), user, client_id, visit };
+                self.absent.insert_once(now, absent, (&self.shared.link_names, here));
             }
         }
     }
@@ -140,12 +211,9 @@ impl Shard {
         }
         self.log_in_agents();
         for _ in 0..TURN_VISITS {
-            if self.absent.next_visit().is_none_or(|at| at > self.fabric.now) {
-                return;
-            }
-            if let Some((_, absent)) = self.absent.due.pop_first() {
-                self.visit(absent);
-            }
+            let registry = (&self.shared.link_names, self.fabric.index);
+            let Some(absent) = self.absent.pop(self.fabric.now, registry) else { return };
+            self.visit(absent);
         }
     }
 
@@ -154,12 +222,11 @@ impl Shard {
         let authenticated = Authenticated::vouched(&self.table, space.name(), absent.user.clone());
         let mut conn = self.without_client(Login::new(absent.client_id.clone(), false), authenticated);
         conn.access = Some((absent.space, self.rights(&conn, absent.space)));
-        let attach = request("mqtt".to_owned());
-        let name = self.shared.link_names.digest(absent.space.0, conn.user(), &conn.container, &attach);
+        let name = absent.name(&self.shared.link_names);
         if self.shared.link_names.is_held(name) {
             // By a client, whose end notes the session again, or by the end itself.
             if self.fabric.leaving_names.values().any(|(leaving, _)| *leaving == name) {
-                self.absent.insert(self.fabric.now.plus_millis(AGAIN_MS), absent);
+                self.wait_for_visit_again(self.fabric.now.plus_millis(AGAIN_MS), absent);
             }
             return;
         }
@@ -183,7 +250,7 @@ impl Shard {
 
     /// Takes the client id of a connection without a client, and looks for its session.
     pub(super) fn log_in(&mut self, id: ConnId) {
-        if let Some(attach) = self.register_name(id, SESSION, Box::new(request("mqtt".to_owned()))) {
+        if let Some(attach) = self.register_name(id, SESSION, Box::new(request(CLIENT_ID.to_owned()))) {
             self.attach_mqtt(id, SESSION, attach);
         }
         self.input_mqtt(id, &[], u64::MAX);
@@ -234,7 +301,7 @@ impl Shard {
         }
         let next_s = will_delay_s.filter(|_| !will_due).unwrap_or(u32::MAX).min(expiry_s);
         if next_s != u32::MAX {
-            self.absent.insert(visit.since.plus_millis(u64::from(next_s) * 1000), absent);
+            self.wait_for_visit(visit.since.plus_millis(u64::from(next_s) * 1000), absent);
         }
         self.end_visit(id);
     }
@@ -252,5 +319,65 @@ impl Shard {
     /// Removes a connection without a socket after the turn.
     pub(super) fn remove_later(&mut self, id: ConnId) {
         self.absent.done.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn absent(client_id: usize) -> Absent {
+        let visit = Visit { since: Time::from_micros(0), connection: None, ends: false };
+        Absent { space: SpaceKey(1), user: None, client_id: client_id.to_string(), visit }
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time::from_micros(seconds * 1_000_000)
+    }
+
+    /// The client ids of the visits that are due.
+    fn visits(sessions: &mut AbsentSessions, now: Time, registry: (&LinkNames, u16)) -> Vec<String> {
+        std::iter::from_fn(|| sessions.pop(now, registry)).map(|absent| absent.client_id).collect()
+    }
+
+    #[test]
+    fn session_waits_once_however_often_its_client_leaves() {
+        let names = LinkNames::default();
+        let mut shards = [AbsentSessions::default(), AbsentSessions::default()];
+        for time in 0..10_000 {
+            let shard = time as usize % 2;
+            shards[shard].insert(at(time), absent(7), (&names, shard as u16));
+        }
+        assert!(shards.iter().all(|sessions| sessions.due.len() <= OBSOLETE_MIN + 1));
+        assert_eq!(visits(&mut shards[0], at(20_000), (&names, 0)), [""; 0]);
+        assert_eq!(visits(&mut shards[1], at(9_998), (&names, 1)), [""; 0]);
+        assert_eq!(visits(&mut shards[1], at(9_999), (&names, 1)), ["7"]);
+        assert_eq!(visits(&mut shards[1], at(20_000), (&names, 1)), [""; 0]);
+    }
+
+    #[test]
+    fn sessions_that_have_ended_leave_no_visits() {
+        let (names, mut sessions) = (LinkNames::default(), AbsentSessions::default());
+        let kept = 100;
+        for client_id in 0..10_000 {
+            sessions.insert(at(3600), absent(client_id), (&names, 0));
+            if client_id >= kept {
+                names.forget_absent(absent(client_id).name(&names));
+            }
+        }
+        assert!(sessions.due.len() <= 2 * kept + 1, "{} wait", sessions.due.len());
+        assert_eq!(visits(&mut sessions, at(3600), (&names, 0)).len(), kept);
+    }
+
+    #[test]
+    fn visit_that_is_repeated_does_not_replace_a_later_note() {
+        let names = LinkNames::default();
+        let [mut old, mut new] = [AbsentSessions::default(), AbsentSessions::default()];
+        new.insert(at(60), absent(7), (&names, 1));
+        old.insert_once(at(1), absent(7), (&names, 0));
+        assert_eq!(visits(&mut old, at(100), (&names, 0)), [""; 0]);
+        assert_eq!(visits(&mut new, at(60), (&names, 1)), ["7"]);
+        old.insert_once(at(1), absent(7), (&names, 0));
+        assert_eq!(visits(&mut old, at(100), (&names, 0)), ["7"]);
     }
 }

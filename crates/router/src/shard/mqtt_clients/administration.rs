@@ -81,7 +81,7 @@ impl Shard {
             let now = self.fabric.now;
             let visit = Visit { since: now, connection: None, ends: true };
             let absent = Absent { space, user: user.map(str::to_owned), client_id: client_id.to_owned(), visit };
-            self.absent.insert(now, absent);
+            self.wait_for_visit(now, absent);
         }
     }
 }

@@ -8,6 +8,7 @@ use enmasse_amqp::types::{Attach, Error, Outcome, condition};
 use enmasse_mqtt::codec::{PacketId, PropertyId, ReasonCode};
 use enmasse_mqtt::connection::{Closed, ClosedBy, Event};
 
+use super::absent::CLIENT_ID;
 use crate::core::{AddressKind, Ending};
 use crate::plan::Operation;
 use crate::shard::conn::{Anonymous, Link};
@@ -128,7 +129,7 @@ impl Shard {
             Step::Respond(response) => self.sasl_response(id, &response),
             Step::Open => self.open_mqtt(id),
             Step::Register => {
-                let attach = Box::new(request("mqtt".to_owned()));
+                let attach = Box::new(request(CLIENT_ID.to_owned()));
                 if let Some(attach) = self.register_name(id, SESSION, attach) {
                     self.attach_mqtt(id, SESSION, attach);
                 }

@@ -155,6 +155,7 @@ impl Shard {
 
     fn end_record(&mut self, id: ConnId) {
         let record = self.record_attachment(id);
+        self.forget_absent(id);
         self.release(id, &[RECORD], &Departure::silent(Ending::ByClient, true));
         if let Some(mqtt) = self.mqtt(id) {
             (mqtt.session.is_recorded, mqtt.session.ended_record) = (false, record);

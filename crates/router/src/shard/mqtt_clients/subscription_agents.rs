@@ -15,7 +15,7 @@ use enmasse_amqp::types::{Error, condition};
 use enmasse_mqtt::codec::{QoS, RetainHandling, SubscriptionOptions};
 use enmasse_mqtt::topic::Filter;
 
-use super::absent::AGAIN_MS;
+use super::absent::{AGAIN_MS, CLIENT_ID};
 use super::agents::PREFIX;
 use crate::core::Ending;
 use crate::shard::conn::Link;
@@ -95,7 +95,7 @@ impl Shard {
             let takes_over = !serving.requests.is_empty() && serving.since.plus_millis(PATIENCE_MS) <= now;
             let conn = &self.fabric.conns[agent.key()];
             let Some((space, _)) = &conn.access else { continue };
-            let attach = request("mqtt".to_owned());
+            let attach = request(CLIENT_ID.to_owned());
             let name = self.shared.link_names.digest(space.0, conn.user(), &conn.container, &attach);
             if self.shared.link_names.is_held(name) && !takes_over {
                 self.absent.log_in_at(now.plus_millis(AGAIN_MS), agent);
