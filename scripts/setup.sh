@@ -4,7 +4,7 @@
 #   run      Python environment and build tools: enough for `make run`
 #   docs     run + the builder of the documentation: enough for `make docs`
 #   dev      run + linters, pytest and its clients, Node.js, Chromium, Java, Spark, systemd-analyze, mosquitto_pub: enough for `make test` and `make check`
-#   interop  dev + JDK, Maven, Go, xfsprogs, strace and Prometheus: enough for `make check-all`
+#   interop  dev + JDK, Maven, Go, xfsprogs, strace, Prometheus and HAProxy: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -65,6 +65,8 @@ system() {
     need xfs_io xfsprogs
     need strace strace
     need prometheus prometheus
+    # a real proxy before the listeners
+    need haproxy haproxy
   fi
   install_packages
 }

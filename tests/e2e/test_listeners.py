@@ -1,11 +1,13 @@
 """Listeners besides plain ports: a Unix socket, and connections of proxies."""
 
 import json
+import shutil
 import socket
 import ssl
 import stat
 import subprocess
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,10 @@ from proton_client import PASSWORD, TIMEOUT_S, address, document, user
 
 pytestmark = pytest.mark.timeout(120)
 
+HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+needs_haproxy = pytest.mark.skipif(
+    HAPROXY is None, reason="haproxy is not installed: make setup-interop"
+)
 CLIENT = "192.0.2.7"
 """The address that the proxy states (RFC 5737)."""
 
@@ -160,3 +166,55 @@ def test_header_of_a_peer_that_is_not_listed_is_refused(platform: Platform) -> N
         assert connection.recv(1) == b""
     with device_at(platform, "unproxied"):
         assert connection_of(platform, "unproxied")["peer"].startswith("127.0.0.1:")
+
+
+def configuration(listener: int, place: dict[str, Any], option: str) -> str:
+    """TCP from an inherited descriptor to a listener of the platform."""
+    return (
+        "global\n  maxconn 100\n"
+        "defaults\n  mode tcp\n  timeout connect 10s\n  timeout client 60s\n  timeout server 60s\n"
+        f"frontend devices\n  bind fd@{listener}\n  default_backend platform\n"
+        f"backend platform\n  server node {place['host']}:{place['port']} {option}\n"
+    )
+
+
+@contextmanager
+def haproxy(folder: Path, place: dict[str, Any], option: str) -> Iterator[int]:
+    """HAProxy on a port that listens before the process starts, so clients need not wait for it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        file = folder / "haproxy.cfg"
+        file.write_text(configuration(listener.fileno(), place, option))
+        command = [str(HAPROXY), "-db", "-f", str(file)]
+        process = subprocess.Popen(command, pass_fds=[listener.fileno()])
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            process.terminate()
+            process.wait(TIMEOUT_S)
+
+
+@needs_haproxy
+def test_client_behind_haproxy_is_listed_with_its_own_address(
+    proxied: Platform, tmp_path: Path
+) -> None:
+    with (
+        haproxy(tmp_path, proxied.endpoints["mqtt"], "send-proxy-v2") as port,
+        socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as client,
+    ):
+        client.sendall(connect("behind", "alice", PASSWORD))
+        assert answer(client) == ACCEPTED
+        # Not the port from which HAProxy has connected.
+        own = f"127.0.0.1:{client.getsockname()[1]}"
+        assert connection_of(proxied, "behind")["peer"] == own
+
+
+@needs_haproxy
+def test_connections_of_haproxy_without_headers_are_closed(
+    proxied: Platform, tmp_path: Path
+) -> None:
+    with (
+        haproxy(tmp_path, proxied.endpoints["mqtt"], "") as port,
+        socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as client,
+    ):
+        client.sendall(connect("bare", "alice", PASSWORD))
+        assert answer(client) == b""
