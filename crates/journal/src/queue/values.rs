@@ -64,6 +64,15 @@ impl Queue {
         matches!(newest.state(), State::Waiting | State::Delayed).then_some(newest.size)
     }
 
+    /// Whether no message has the key of a message, nor is one with it about to be available.
+    #[must_use]
+    pub fn lacks_value(&self, head: &Head) -> bool {
+        let Some(key) = head.key.filter(|_| self.settings.last_value) else { return true };
+        let is_offered =
+            || self.depths[State::Offered as usize] > 0 && self.values.key_of.values().any(|other| *other == key);
+        !self.values.newest.contains_key(&key) && !is_offered()
+    }
+
     /// Removes older messages when a message becomes available for the first time.
     #[inline]
     pub(super) fn make_room(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {

@@ -29,7 +29,8 @@ use crate::plan::Operation;
 
 pub(super) struct Fabric {
     pub(super) index: u16,
-    pub(super) conns: Slab<Conn>,
+    /// boxed: the slab grows by doubling, which would cost idle connections their size again
+    pub(super) conns: Slab<Box<Conn>>,
     pub(super) attachments: Attachments,
     pub(super) outboxes: Vec<CommandBatch>,
     pub(super) partial_deliveries: PartialDeliveries,

@@ -146,7 +146,7 @@ pub struct Shared {
 }
 
 /// A connection on its way to another shard.
-pub struct Moved(Conn);
+pub struct Moved(Box<Conn>);
 
 /// The driver's work for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,10 +259,10 @@ impl Shard {
             Protocol::Mqtt => Machine::Mqtt(self.begin_mqtt(now)),
         };
         let conn = Conn::new(machine, handshake, authenticated);
-        self.insert(conn)
+        self.insert(Box::new(conn))
     }
 
-    fn insert(&mut self, conn: Conn) -> ConnId {
+    fn insert(&mut self, conn: Box<Conn>) -> ConnId {
         let key = self.fabric.conns.insert(conn);
         if self.serials.len() <= key {
             self.serials.resize(key + 1, 0);

@@ -23,7 +23,7 @@ use super::conn::{Attaching, Link, ManagementRequest, UsedSubscription};
 use super::link_names::LinkHolder;
 use super::management::MANAGEMENT;
 use super::mqtt::links::request;
-use super::mqtt::serving::{ServiceOperation, ServiceReceiver, ServiceRequest, Serving};
+use super::mqtt::serving::{ReceiverState, ServiceOperation, ServiceReceiver, ServiceRequest, Serving};
 use super::mqtt_clients::client_id_of_subscription;
 use super::terminus::{Terminus, reply};
 use super::terms::whole;
@@ -234,7 +234,7 @@ impl Shard {
         let terminus = Terminus { name: Some(name), kind: Some(AddressKind::Queue), dynamic: false, terms: None };
         let reply = reply(&attach, &terminus, size);
         conn.attaching = Some(Box::new(Attaching { link, name: name.into(), reply, waits_for: 1, refusal: None }));
-        let receiver = ServiceReceiver { link, is_attached: false, refusal };
+        let receiver = ServiceReceiver { link, state: ReceiverState::Attaching, refusal };
         self.pass_to_agent(id, name, |serving| serving.receiver = Some(receiver));
         if let Some(used) = self.used_subscription(id, name) {
             used.receiver = Some(link);

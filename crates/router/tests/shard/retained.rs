@@ -3,7 +3,7 @@
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Body, Message, Outcome, Properties, Source, Symbol, Value, condition};
-use enmasse_journal::queue::Settings;
+use enmasse_journal::queue::{Full, Limits, Settings};
 use enmasse_router::core::{LAST_VALUE_OF_TO, OpenQueue, OpenTopic};
 use enmasse_router::shard::StoredAddressChange;
 
@@ -24,6 +24,11 @@ fn plan() -> String {
 
 /// That space, whose stored addresses live on shard 0 in memory.
 fn with_retained(shards: u16) -> Net {
+    with_retained_in(shards, Settings::default())
+}
+
+/// The same with settings of the queue of retained messages.
+fn with_retained_in(shards: u16, settings: Settings) -> Net {
     let mut net = Net::new(shards, &plan());
     let retained = net.space().mqtt().expect("it keeps retained messages").retained.clone();
     let mut changes = Vec::new();
@@ -34,7 +39,7 @@ fn with_retained(shards: u16) -> Net {
         changes.push(StoredAddressChange::Topic(entry.declared(), Box::new(opened)));
     }
     assert_eq!(retained.home.claim(0), 0);
-    let settings = Settings { last_value: true, ..Settings::default() };
+    let settings = Settings { last_value: true, ..settings };
     let queue = OpenQueue::new("retained".into(), settings, None).with_last_value_key(Some(LAST_VALUE_OF_TO.into()));
     changes.push(StoredAddressChange::Open(retained.declared(), Box::new(queue)));
     net.shards[0].change_stored_addresses(changes);
@@ -43,18 +48,25 @@ fn with_retained(shards: u16) -> Net {
 
 /// Publishes a message whose body is its topic and `more`.
 fn publish(net: &mut Net, client: usize, topic: &str, more: &str, retain: bool) {
+    let body = Body::Data(vec![format!("{topic} {more}").into_bytes()]);
+    assert_eq!(outcome(net, client, topic, body, retain), Outcome::Accepted);
+}
+
+/// The outcome of a publication.
+fn outcome(net: &mut Net, client: usize, topic: &str, body: Body, retain: bool) -> Outcome {
     let message = Message {
         message_annotations: vec![(Symbol::from("x-opt-retain-message"), Value::Bool(retain))],
         properties: Some(Properties { to: Some(topic.to_owned()), ..Properties::default() }),
-        body: Body::Data(vec![format!("{topic} {more}").into_bytes()]),
+        body,
         ..Message::default()
     };
     let mut bytes = Vec::new();
     encode_message(&mut bytes, &message);
     let link = net.sender(client, Some(topic));
     net.send(client, link, &bytes, false);
-    assert_eq!(net.outcomes(client).pop().map(|(_, outcome)| outcome), Some(Outcome::Accepted));
+    let outcome = net.outcomes(client).pop().map(|(_, outcome)| outcome);
     net.detach(client, link);
+    outcome.expect("it is settled")
 }
 
 /// The bodies of the messages received since the last call, which are accepted.
@@ -258,5 +270,20 @@ fn link_that_ends_during_the_read_leaves_nothing() {
         let (link, _) = ask(&mut net, receiver, reader("news"));
         net.grant(receiver, link, 10);
         assert_eq!(texts(&mut net, receiver, link), ["news kept"]);
+    }
+}
+
+#[test]
+fn removal_of_nothing_is_accepted_although_no_more_messages_can_be_retained() {
+    for (shards, place, _) in LAYOUTS {
+        let limits = Limits { messages: 1, ..Limits::default() };
+        let mut net = with_retained_in(shards, Settings { limits, full: Full::Strict, ..Settings::default() });
+        let client = pinned(&mut net, place);
+        publish(&mut net, client, "news", "first", true);
+        let refused = outcome(&mut net, client, "else", Body::Data(vec![b"second".to_vec()]), true);
+        assert!(matches!(refused, Outcome::Rejected(_)), "{refused:?}");
+        let nothing = || Body::Data(vec![Vec::new()]);
+        assert_eq!(outcome(&mut net, client, "else", nothing(), true), Outcome::Accepted);
+        assert_eq!(outcome(&mut net, client, "news", nothing(), true), Outcome::Accepted);
     }
 }

@@ -318,6 +318,10 @@ impl Router {
                 missed.push(key);
                 continue;
             }
+            let removes_nothing = |messages: &enmasse_journal::queue::Queue| {
+                retaining.is_some_and(|retaining| retaining.queue == key && retaining.removes())
+                    && messages.lacks_value(&self.head_in(key, head, body, retaining))
+            };
             let refusal = match queue.opened.last_value_key {
                 Some(_) => queue.opened.messages.refusal(&self.head_in(key, head, body, retaining)),
                 None => queue.opened.messages.refusal(head),
@@ -326,6 +330,8 @@ impl Router {
                 // The platform sets the bound of a link-scoped subscription: one message always
                 // fits.
                 Some(Refusal::LargerThanQueue(_)) if queue.is_link_scoped() => {}
+                // There is nothing to remove, and so nothing to store.
+                Some(_) if removes_nothing(&queue.opened.messages) => continue,
                 Some(refusal) => return Err(refusal),
                 None => {}
             }

@@ -24,9 +24,14 @@ pub(in crate::core) struct Retaining {
 }
 
 impl Retaining {
+    /// Whether it removes the retained message.
+    pub(super) fn removes(self) -> bool {
+        self.retention == Retention::Remove
+    }
+
     /// Lets a message that removes another expire there.
     pub(super) fn limit_time(self, head: &mut Head) {
-        if self.retention == Retention::Remove {
+        if self.removes() {
             (head.ttl_ms, head.absolute_expiry) = (Some(REMOVAL_TTL_MS), None);
         }
     }

@@ -200,6 +200,8 @@ impl Mqtt {
         let Some(state) = self.filters.get_mut(filter) else { return };
         let at = self.free_links.pop().unwrap_or(self.links.len());
         if at == self.links.len() {
+            // Most clients have one subscription: the usual growth reserves four places.
+            self.links.reserve_exact(usize::from(at == 0));
             self.links.push(None);
         }
         let link = LinkId((at + FIRST_SUBSCRIPTION) as u32);

@@ -230,7 +230,7 @@ impl Shard {
             }
             return;
         }
-        let id = self.insert(conn);
+        let id = self.insert(Box::new(conn));
         if let Some(mqtt) = self.mqtt(id) {
             mqtt.visit = Some(absent.visit);
         }

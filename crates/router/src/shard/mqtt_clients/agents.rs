@@ -35,7 +35,7 @@ impl Shard {
         let login = Login { clean_start: true, will: Some(will), ..Login::new(client_id, false) };
         let mut conn = self.without_client(login, authenticated);
         conn.access = access;
-        let agent = self.insert(conn);
+        let agent = self.insert(Box::new(conn));
         if let Some(mqtt) = self.mqtt(agent) {
             mqtt.owner = Some(owner);
         }

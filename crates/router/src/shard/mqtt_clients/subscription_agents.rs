@@ -24,7 +24,7 @@ use crate::shard::mqtt::filters::{Answering, FilterState};
 use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::login::Login;
 use crate::shard::mqtt::record::After;
-use crate::shard::mqtt::serving::{ServiceOperation, ServiceRequest, Serving};
+use crate::shard::mqtt::serving::{ReceiverState, ServiceOperation, ServiceRequest, Serving, ServingPhase};
 use crate::shard::{ConnId, Shard};
 
 /// How long requests wait for a session that another connection has, in milliseconds; then they take
@@ -74,7 +74,7 @@ impl Shard {
         let login = Login::new(client_id_of_subscription(&name), false);
         let mut conn = self.without_client(login, authenticated);
         conn.access = access;
-        let agent = self.insert(conn);
+        let agent = self.insert(Box::new(conn));
         if let Some(mqtt) = self.mqtt(agent) {
             mqtt.serving = Some(Box::new(serving));
         }
@@ -112,7 +112,10 @@ impl Shard {
             self.attach_receiver(agent);
             let Some(mqtt) = self.mqtt(agent).filter(|mqtt| mqtt.login.is_none() && !mqtt.ended) else { return };
             let persists = mqtt.session.persists();
-            let Some(serving) = mqtt.serving.as_deref_mut().filter(|serving| !serving.busy) else { return };
+            let Some(serving) = mqtt.serving.as_deref_mut().filter(|serving| serving.phase != ServingPhase::Busy)
+            else {
+                return;
+            };
             let Some(next) = serving.requests.front() else {
                 if serving.receiver.is_none() {
                     self.end_service_agent(agent);
@@ -120,7 +123,8 @@ impl Shard {
                 return;
             };
             let subscribes = matches!(next.operation, ServiceOperation::Subscribe(_));
-            if serving.is_closed || subscribes && !persists && !serving.creates {
+            let lacks_session = subscribes && !persists && serving.phase != ServingPhase::Creates;
+            if serving.phase == ServingPhase::Closed || lacks_session {
                 return self.begin_again(agent);
             }
             let Some(next) = serving.requests.pop_front() else { return };
@@ -171,7 +175,8 @@ impl Shard {
     /// A request is in progress.
     fn wait_for(&mut self, agent: ConnId, request: ServiceRequest) -> bool {
         if let Some(serving) = self.serving(agent) {
-            serving.busy = true;
+            debug_assert!(matches!(serving.phase, ServingPhase::Continues | ServingPhase::Creates));
+            serving.phase = ServingPhase::Busy;
             serving.requests.push_front(request);
         }
         self.fabric.mark(agent.key);
@@ -200,7 +205,7 @@ impl Shard {
         let Some(serving) = self.serving(agent) else { return };
         let (outcome, added) = (serving.outcome.take(), std::mem::take(&mut serving.added));
         let (Some(outcome), Some(request)) = (outcome, serving.requests.pop_front()) else { return };
-        serving.busy = false;
+        serving.phase = ServingPhase::Continues;
         let refusal = outcome.err().map(|code| {
             let what = format!("the subscription cannot be changed ({code:?}): send the request again later");
             Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
@@ -218,7 +223,9 @@ impl Shard {
         let Some(serving) = self.serving(agent) else { return };
         let (conn, receiver) = (serving.conn, serving.attached_receiver());
         let closes = matches!(request.operation, ServiceOperation::Close);
-        serving.is_closed |= closes;
+        if closes {
+            serving.phase = ServingPhase::Closed;
+        }
         self.answer_service(conn, request, refusal);
         if let Some((conn, link)) = receiver.filter(|_| closes) {
             self.release(conn, &[link], &Departure::with(Ending::ByNode, closed()));
@@ -232,18 +239,19 @@ impl Shard {
         let is_found = !mqtt.filters.is_empty();
         let Some(serving) = mqtt.serving.as_deref_mut() else { return };
         let id = serving.conn;
-        let is_checked = std::mem::replace(&mut serving.is_checked, serving.receiver.is_some());
         let Some(receiver) = &mut serving.receiver else { return };
         let (link, refusal) = (receiver.link, receiver.refusal.clone());
-        if std::mem::replace(&mut receiver.is_attached, true) {
-            if !is_found && !is_checked {
+        match std::mem::replace(&mut receiver.state, ReceiverState::Checked) {
+            ReceiverState::Attached if !is_found => {
                 return self.release(id, &[link], &Departure::with(Ending::ByNode, closed()));
             }
-        } else if !self.answer_receiver(id, link, (!is_found).then_some(refusal)) {
-            if let Some(serving) = self.serving(agent) {
-                serving.receiver = None;
+            ReceiverState::Attaching if !self.answer_receiver(id, link, (!is_found).then_some(refusal)) => {
+                if let Some(serving) = self.serving(agent) {
+                    serving.receiver = None;
+                }
+                return;
             }
-            return;
+            ReceiverState::Attaching | ReceiverState::Attached | ReceiverState::Checked => {}
         }
         self.hand_over_all(agent);
     }
@@ -386,7 +394,7 @@ impl Shard {
             self.answer_service(id, request, Some(failure.clone()));
         }
         match serving.receiver {
-            Some(receiver) if !receiver.is_attached => {
+            Some(receiver) if !receiver.is_attached() => {
                 self.answer_receiver(id, receiver.link, Some(failure));
             }
             Some(receiver) if self.knows(id) => {
