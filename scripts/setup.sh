@@ -3,8 +3,8 @@
 #   unit     Python environment with pytest, without the native core: enough for `make test-python T=tests/plan`
 #   run      Python environment and build tools: enough for `make run`
 #   docs     run + the builder of the documentation: enough for `make docs`
-#   dev      run + linters, pytest and its clients, Node.js, Chromium, Java, Spark, systemd-analyze, mosquitto_pub: enough for `make test` and `make check`
-#   interop  dev + JDK, Maven, Go, xfsprogs, strace, Prometheus and HAProxy: enough for `make check-all`
+#   dev      run + linters, pytest and its clients, Node.js, Chromium, Java, Spark, systemd-analyze, mosquitto_pub, HAProxy: enough for `make test` and `make check`
+#   interop  dev + JDK, Maven, Go, xfsprogs, strace and Prometheus: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,6 +47,8 @@ system() {
     need npm npm
     # a foreign client of MQTT
     need mosquitto_pub mosquitto-clients
+    # a real proxy before the listeners
+    [ -x /usr/sbin/haproxy ] || need haproxy haproxy
     # drives the console; not the browser that Playwright would download
     need chromium chromium
     # Spark runs on it
@@ -65,8 +67,6 @@ system() {
     need xfs_io xfsprogs
     need strace strace
     need prometheus prometheus
-    # a real proxy before the listeners
-    need haproxy haproxy
   fi
   install_packages
 }

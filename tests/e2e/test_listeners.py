@@ -20,9 +20,6 @@ from proton_client import PASSWORD, TIMEOUT_S, address, document, user
 pytestmark = pytest.mark.timeout(120)
 
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
-needs_haproxy = pytest.mark.skipif(
-    HAPROXY is None, reason="haproxy is not installed: make setup-interop"
-)
 CLIENT = "192.0.2.7"
 """The address that the proxy states (RFC 5737)."""
 
@@ -181,10 +178,11 @@ def configuration(listener: int, place: dict[str, Any], option: str) -> str:
 @contextmanager
 def haproxy(folder: Path, place: dict[str, Any], option: str) -> Iterator[int]:
     """HAProxy on a port that listens before the process starts, so clients need not wait for it."""
+    assert HAPROXY, "HAProxy is not installed; run: make setup-dev"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         file = folder / "haproxy.cfg"
         file.write_text(configuration(listener.fileno(), place, option))
-        command = [str(HAPROXY), "-db", "-f", str(file)]
+        command = [HAPROXY, "-db", "-f", str(file)]
         process = subprocess.Popen(command, pass_fds=[listener.fileno()])
         try:
             yield listener.getsockname()[1]
@@ -193,7 +191,6 @@ def haproxy(folder: Path, place: dict[str, Any], option: str) -> Iterator[int]:
             process.wait(TIMEOUT_S)
 
 
-@needs_haproxy
 def test_client_behind_haproxy_is_listed_with_its_own_address(
     proxied: Platform, tmp_path: Path
 ) -> None:
@@ -208,7 +205,6 @@ def test_client_behind_haproxy_is_listed_with_its_own_address(
         assert connection_of(proxied, "behind")["peer"] == own
 
 
-@needs_haproxy
 def test_connections_of_haproxy_without_headers_are_closed(
     proxied: Platform, tmp_path: Path
 ) -> None:
