@@ -2,9 +2,13 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
+import yaml
+
 from cli_platform import Obeying
+from doubles import address_plan, infra, space_plan
 from enmasse.resources import Key, Secret
 
 
@@ -95,6 +99,38 @@ def test_tenant_cannot_change_the_plans_of_its_namespace(shop: Obeying, tmp_path
     file.write_text(NAMESPACE % "*")
     assert "namespaces" in refusal(shop, 4, "apply", "-f", str(file))
     said(shop, *create, "standard-free")
+
+
+def test_tenant_sees_plans_quotas_and_allowances(shop: Obeying) -> None:
+    small = address_plan("small", "queue", router=0.25, broker=0.5)
+    monthly = {"allowance": {"period": "month", "messages": 150}, "addresses": 3}
+    plans = [infra(), small, space_plan("p", [small], (1, 1, 2), limits=monthly)]
+    answer = shop.enmasse("apply", "-f", "-", stdin=yaml.safe_dump_all(p.document() for p in plans))
+    assert answer.exit_code == 0, answer.output
+    said(shop, "create", "addressspace", "team", "--plan", "p")
+    said(shop, "create", "address", "a", "--type", "queue", "--space", "team")
+    use(shop, said(shop, "token", "create", "ci", "--grant", "tenant-view=default").strip())
+    assert "addressspaceplans" in refusal(shop, 4, "get", "addressspaceplans")
+    listed = said(shop, "plan", "list")
+    assert ["p", "standard", "1", "1", "2", "-"] in [row.split() for row in listed.splitlines()]
+    items = json.loads(said(shop, "plan", "list", "-o", "json"))["items"]
+    assert [(one["kind"], one["type"], one["name"]) for one in items] == [
+        ("AddressSpacePlan", "standard", "p"),
+        ("AddressPlan", "queue", "small"),
+    ]
+    (row,) = said(shop, "plan", "usage", "team", "-n", "default").splitlines()[1:]
+    cells = re.split(r" {2,}", row.strip())
+    assert cells[:4] == ["team", "default", "p", "1 of 3"]
+    assert cells[4:7] == ["1 of 1", "1 of 1", "2 of 2"]
+    month = datetime.now(UTC).strftime("%Y-%m")
+    assert cells[7:] == [month, "0 of 150", "0"]
+    answer = said(shop, "plan", "usage", "team", "-n", "default", "-o", "json")
+    uses = {one["resource"]: one for one in json.loads(answer)["items"][0]["uses"]}
+    assert uses["messages"] == {
+        "resource": "messages", "used": "0", "limit": "150", "is_over": False
+    }  # fmt: skip
+    schema = json.loads(said(shop, "get", "addressspaceschema", "standard", "-o", "json"))
+    assert schema["spec"]["plans"][0]["limits"] == monthly
 
 
 def test_context_uses_its_own_token(shop: Obeying, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, expect
 
-from console.conftest import Console, console_in
+from console.conftest import Console, console_in, put_address, put_space
 from platform_process import Platform
 
 pytestmark = pytest.mark.timeout(300)
@@ -67,6 +67,24 @@ def test_reader_is_offered_no_change(browser: Browser, platform: Platform) -> No
         expect(page.get_by_role("tab", name="Messages")).to_have_count(0)
         page = console.open("/operator/audit")
         expect(page.get_by_role("heading", name="You have no right to see this")).to_be_visible()
+
+
+def test_tenant_sees_usage_beside_the_allowance(browser: Browser, platform: Platform) -> None:
+    put_space(platform, "allowed", plan="standard-free")
+    put_address(platform, "allowed", "orders", "queue", plan="standard-free-queue")
+    with console_in(browser, platform) as console:
+        console.log_in(token(platform, "allowed-edit", "tenant-edit", "allowed"))
+        page = console.open("/spaces/allowed/allowed")
+        expect(page.get_by_role("progressbar", name=re.compile("Messages in"))).to_be_visible()
+        expect(page.get_by_text("of 100,000")).to_be_visible()
+        expect(page.get_by_text("of 1 GiB")).to_be_visible()
+        expect(page.get_by_text("of 50", exact=True).first).to_be_visible()
+        page.goto(f"{console.base}/spaces/allowed/allowed/addresses/new")
+        page.get_by_role("textbox", name="Address").fill("more")
+        page.get_by_role("button", name="Next").click()
+        expect(page.get_by_role("radio", name=re.compile("Free Queue"))).to_be_checked()
+        assert page.get_by_role("radio").count() == 1
+        console.expect_no_problems()
 
 
 def test_deleted_token_ends_an_open_page(browser: Browser, platform: Platform) -> None:

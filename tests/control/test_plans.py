@@ -120,12 +120,37 @@ async def test_T_AS_4_the_schema_lists_types_plans_and_services(new: Platform) -
         "standard-free-queue",
     ]
     assert queues["plans"][0]["resources"] == {"router": 0.001, "broker": 0.01}
+    partitions = {one["name"]: one.get("partitions") for one in queues["plans"]}
+    assert partitions["standard-large-partitioned-queue"] == 3
     assert "none-authservice" in spec["authenticationServices"]
     await new.admission.delete(Key("AddressPlan", "enmasse-infra", "standard-xlarge-queue"))
     await new.manager.reached(new.store.version)
     after = new.events.get(Key("AddressSpaceSchema", "", "standard"))
     assert after is not None
-    assert "standard-xlarge-queue" not in str(after.document())
+    (queues,) = [one for one in after.document()["spec"]["addressTypes"] if one["name"] == "queue"]
+    assert "standard-xlarge-queue" not in [one["name"] for one in queues["plans"]]
+
+
+async def test_the_schema_shows_what_plans_allow(new: Platform) -> None:
+    spec = new.events.get(Key("AddressSpaceSchema", "", "standard")).document()["spec"]
+    plans = {one["name"]: one for one in spec["plans"]}
+    assert plans["standard-free"]["limits"]["allowance"] == {
+        "period": "month",
+        "messages": 100_000,
+        "bytes": 1 << 30,
+    }
+    assert plans["standard-free"]["addressPlans"][0] == "standard-free-anycast"
+    bounded = address_plan(
+        "bounded", "queue", broker=0.5, limits={"messages": 10}, messageTtl={"maximum": 60_000}
+    )
+    await new.apply(bounded, space_plan("own", [bounded], (1, 1, 2), limits={"links": 7}))
+    await new.manager.reached(new.store.version)
+    spec = new.events.get(Key("AddressSpaceSchema", "", "standard")).document()["spec"]
+    (own,) = [one for one in spec["plans"] if one["name"] == "own"]
+    assert (own["addressPlans"], own["limits"]) == (["bounded"], {"links": 7})
+    (queues,) = [one for one in spec["addressTypes"] if one["name"] == "queue"]
+    (shown,) = [one for one in queues["plans"] if one["name"] == "bounded"]
+    assert (shown["limits"], shown["messageTtl"]) == ({"messages": 10}, {"maximum": 60_000})
 
 
 async def test_T_AS_9_unknown_plan_is_rejected_and_the_space_stays_active(

@@ -100,12 +100,7 @@ function Plan({ draft, set, choices }: PartProps) {
         onChange={(plan) => {
           set({ plan });
         }}
-        choices={[
-          ...(choices.isExact
-            ? []
-            : [{ value: '', title: 'Default', text: 'The first plan that the space offers for the type.' }]),
-          ...plans.map((plan) => ({ value: plan.name, title: plan.title, text: creditText(plan) })),
-        ]}
+        choices={plans.map((plan) => ({ value: plan.name, title: plan.title, text: creditText(plan) }))}
       />
     </Form>
   );
@@ -152,7 +147,7 @@ interface WizardProps {
 function AddressWizard({ namespace, space, choices }: WizardProps) {
   const [draft, setDraft] = useState<AddressDraft>(NEW_ADDRESS);
   const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
-  const plan = draft.plan || (choices.isExact ? (choices.plansOf(draft.type)[0]?.name ?? '') : '');
+  const plan = draft.plan || (choices.plansOf(draft.type)[0]?.name ?? '');
   const complete = { ...draft, plan };
   const document = documentOf(complete, namespace, space);
   const isAskable = draft.address !== '' && (draft.type !== 'subscription' || draft.topic !== '');

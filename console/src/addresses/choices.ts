@@ -1,7 +1,6 @@
-import { AddressKind, AddressSpaceKind, AddressSpacePlanKind, SchemaKind } from '@/api/kinds';
+import { AddressKind, AddressSpaceKind, SchemaKind } from '@/api/kinds';
 import { useAll, useList, useResource } from '@/api/list';
-import { useMay } from '@/api/rights';
-import type { Address, AddressSpace, AddressSpacePlan, AddressSpaceSchema, AddressType } from '@/api/types';
+import type { Address, AddressSpace, AddressSpaceSchema, AddressType } from '@/api/types';
 
 /** What a tenant may choose from in a space: types, plans, topics, dead letters; and what the plan allows. */
 
@@ -16,9 +15,8 @@ export interface PlanChoice {
 export interface SpaceChoices {
   space: AddressSpace;
   types: AddressType[];
+  /** What the plan of the space offers for a type; the first one is the default. */
   plansOf: (type: AddressType) => PlanChoice[];
-  /** Whether `plansOf` has only what the plan of the space offers: a tenant may not read that plan. */
-  isExact: boolean;
   topics: string[];
   deadletters: string[];
   quota: { router?: number; broker?: number; aggregate?: number };
@@ -42,18 +40,11 @@ export function useChoices(
   });
   const topics = useList<Address>(AddressKind, ofType('topic'));
   const deadletters = useList<Address>(AddressKind, ofType('deadletter'));
-  const may = useMay('*');
-  const spacePlans = useAll<AddressSpacePlan>(
-    AddressSpacePlanKind,
-    undefined,
-    may('list', AddressSpacePlanKind),
-  );
   const error = found.error ?? schemas.error ?? topics.error ?? deadletters.error;
   const schema = schemas.data?.find((one) => one.metadata.name === found.data?.spec.type)?.spec;
   if (!found.data || !schema) return { data: undefined, error };
   const plan = schema.plans?.find((one) => one.name === found.data.spec.plan);
-  const offered = spacePlans.data?.find((one) => one.metadata.name === found.data.spec.plan)?.spec
-    .addressPlans;
+  const offered = plan?.addressPlans ?? [];
   return {
     error,
     data: {
@@ -61,7 +52,8 @@ export function useChoices(
       types: (schema.addressTypes ?? []).map((one) => one.name as AddressType),
       plansOf: (type) =>
         (schema.addressTypes?.find((one) => one.name === type)?.plans ?? [])
-          .filter((one) => offered?.includes(one.name) ?? true)
+          .filter((one) => offered.includes(one.name))
+          .sort((one, other) => offered.indexOf(one.name) - offered.indexOf(other.name))
           .map((one) => ({
             name: one.name,
             title: one.displayName ?? one.name,
@@ -69,7 +61,6 @@ export function useChoices(
             router: one.resources?.router ?? 0,
             broker: one.resources?.broker ?? 0,
           })),
-      isExact: offered !== undefined,
       topics: namesOf(topics.data?.items),
       deadletters: namesOf(deadletters.data?.items),
       quota: plan?.resourceLimits ?? {},

@@ -17,6 +17,7 @@ import { FaultsProvider, SelectField, TextField, faultOf } from '@/ui/fields';
 import { previewsOf, pruned } from '@/ui/preview';
 import { EndpointFields, endpointDocument, type EndpointDraft } from './EndpointFields';
 import { spacePath } from './paths';
+import { limitTexts } from './planChoice';
 
 interface Draft {
   namespace: string;
@@ -125,7 +126,12 @@ function Plan({ draft, set, schemas }: PartProps) {
             <>
               {plan.description}
               <br />
-              {quotaText(plan.resourceLimits as Record<string, number | undefined> | undefined)}
+              {[
+                quotaText(plan.resourceLimits as Record<string, number | undefined> | undefined),
+                ...limitTexts(plan.limits),
+              ]
+                .filter(Boolean)
+                .join(' · ')}
             </>
           ),
         }))}

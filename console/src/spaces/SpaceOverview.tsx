@@ -11,18 +11,17 @@ import {
   StackItem,
 } from '@patternfly/react-core';
 import { matcher } from '@/api/history';
-import { AddressSpacePlanKind } from '@/api/kinds';
-import { useAll } from '@/api/list';
-import { useMay } from '@/api/rights';
 import { useSamples } from '@/api/samples';
-import type { AddressSpace, AddressSpacePlan, Usage } from '@/api/types';
+import type { AddressSpace } from '@/api/types';
 import { Facts } from '@/ui/Facts';
 import { HistoryCharts, type Graph } from '@/ui/HistoryCharts';
 import { Age } from '@/ui/Moment';
+import { Loading } from '@/ui/States';
 import { Statistic, Statistics } from '@/ui/Statistic';
 import { bytes, count, exact, rate } from '@/ui/format';
 import { Conditions } from './conditions';
 import { useSpace } from './SpaceLayout';
+import { periodOf, sizeOf, usageOf, usePlanChoice, type Allowance } from './planChoice';
 
 function graphsOf(namespace: string, name: string): Graph[] {
   const scope = `{${matcher('space', `${name}.${namespace}`)}}`;
@@ -57,12 +56,6 @@ function graphsOf(namespace: string, name: string): Graph[] {
   ];
 }
 
-interface Allowance {
-  period?: string;
-  messages?: number;
-  bytes?: number | string;
-}
-
 /** A share of an allowance; an unlimited one is only a number. */
 function Used({
   title,
@@ -92,30 +85,36 @@ function Used({
   );
 }
 
-function UsageCard({ usage, allowance }: { usage: Usage | undefined; allowance: Allowance | undefined }) {
+/** Usage of the present period, which the clock of the platform decides. */
+function UsageCard({
+  space,
+  now,
+  allowance,
+}: {
+  space: AddressSpace;
+  now: string | undefined;
+  allowance: Allowance | undefined;
+}) {
+  if (now === undefined) return <Loading label="Loading the usage" lines={5} />;
+  const usage = usageOf(space.status?.usage, periodOf(now, allowance));
   return (
     <Card isCompact isFullHeight>
-      <CardTitle>Usage {usage ? `of ${usage.period}` : ''}</CardTitle>
+      <CardTitle>Usage of {usage.period} (UTC)</CardTitle>
       <CardBody>
         <Stack hasGutter>
           <StackItem>
-            <Used title="Messages in" used={usage?.messagesIn ?? 0} of={allowance?.messages} format={exact} />
+            <Used title="Messages in" used={usage.messagesIn} of={allowance?.messages} format={exact} />
           </StackItem>
           <StackItem>
-            <Used
-              title="Bytes in"
-              used={usage?.bytesIn ?? 0}
-              of={typeof allowance?.bytes === 'number' ? allowance.bytes : undefined}
-              format={bytes}
-            />
+            <Used title="Bytes in" used={usage.bytesIn} of={sizeOf(allowance?.bytes)} format={bytes} />
           </StackItem>
           <StackItem>
             <Facts
               of={[
-                ['Messages out', count(usage?.messagesOut ?? 0)],
-                ['Bytes out', bytes(usage?.bytesOut ?? 0)],
-                ['Most connections', count(usage?.connections ?? 0)],
-                ['Most stored', bytes(usage?.storedBytes ?? 0)],
+                ['Messages out', count(usage.messagesOut)],
+                ['Bytes out', bytes(usage.bytesOut)],
+                ['Most connections', count(usage.connections)],
+                ['Most stored', bytes(usage.storedBytes)],
               ]}
             />
           </StackItem>
@@ -125,19 +124,12 @@ function UsageCard({ usage, allowance }: { usage: Usage | undefined; allowance: 
   );
 }
 
-/** The plan, if the caller may read plans: a tenant may not, and sees the choices of the schema only. */
-function usePlan(space: AddressSpace): AddressSpacePlan | undefined {
-  const may = useMay('*');
-  const plans = useAll<AddressSpacePlan>(AddressSpacePlanKind, undefined, may('list', AddressSpacePlanKind));
-  return plans.data?.find((plan) => plan.metadata.name === space.spec.plan);
-}
-
 export function SpaceOverview() {
   const { space, namespace, name } = useSpace();
   const sample = useSamples({ namespace, space: name, spaces: true });
-  const plan = usePlan(space);
+  const plan = usePlanChoice(space);
   const live = sample?.spaces[`${namespace}/${name}`] ?? space.status?.live;
-  const limits = plan?.spec.limits;
+  const limits = plan?.limits;
   const of = (value: number | undefined) => (value === undefined ? undefined : `of ${count(value)}`);
   return (
     <PageSection isFilled>
@@ -176,7 +168,7 @@ export function SpaceOverview() {
         </StackItem>
         <Grid hasGutter md={6}>
           <GridItem>
-            <UsageCard usage={space.status?.usage?.[0]} allowance={limits?.allowance} />
+            <UsageCard space={space} now={sample?.time} allowance={limits?.allowance} />
           </GridItem>
           <GridItem>
             <Card isCompact isFullHeight>
@@ -185,7 +177,7 @@ export function SpaceOverview() {
                 <Facts
                   of={[
                     ['Type', space.spec.type],
-                    ['Plan', plan?.spec.displayName ?? space.spec.plan],
+                    ['Plan', plan?.displayName ?? space.spec.plan],
                     [
                       'Authentication',
                       space.spec.authenticationService?.name ??

@@ -87,7 +87,9 @@ def _schema(catalogue: Catalogue, type_: str) -> AddressSpaceSchema:
                     name=plan.metadata.name,
                     display_name=plan.spec.display_name,
                     description=plan.spec.short_description,
+                    address_plans=plan.spec.address_plans,
                     resource_limits=plan.spec.resource_limits,
+                    limits=plan.spec.limits,
                 )
                 for plan in plans
             ),
@@ -113,6 +115,10 @@ def _choices(
             display_name=plan.spec.display_name,
             description=plan.spec.short_description,
             resources=plan.spec.resources or PlanResources(),
+            partitions=plan.spec.partitions,
+            message_ttl=plan.spec.message_ttl,
+            message_redelivery=plan.spec.message_redelivery,
+            limits=plan.spec.limits,
         )
         for plan in sorted(plans, key=lambda plan: plan.order)
     )

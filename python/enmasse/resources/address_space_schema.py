@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from enmasse.base.kinds import API_VERSION
-from enmasse.resources.address import PlanResources
-from enmasse.resources.address_space_plan import ResourceLimits
+from enmasse.resources.address import Limits, MessageRedelivery, MessageTtl, PlanResources
+from enmasse.resources.address_space_plan import ResourceLimits, SpaceLimits
 from enmasse.resources.model import AGE, Column, Metadata, Model, Resource, dotted_name
 
 
@@ -30,6 +30,19 @@ class AddressPlanChoice(Model):
     display_name: str | None = None
     description: str | None = None
     resources: PlanResources = PlanResources()
+    """Credit of an address."""
+
+    partitions: int | None = None
+    """Minimum number of brokers that the credit of a queue is divided over; default 1."""
+
+    message_ttl: MessageTtl | None = None
+    """Bounds of the time to live; the stricter of plan and address applies."""
+
+    message_redelivery: MessageRedelivery | None = None
+    """Default delivery attempts and delays of addresses."""
+
+    limits: Limits | None = None
+    """Limits; the smaller of plan and address applies."""
 
 
 class AddressTypeChoice(Model):
@@ -46,7 +59,14 @@ class SpacePlanChoice(Model):
     name: str
     display_name: str | None = None
     description: str | None = None
+    address_plans: tuple[str, ...] = ()
+    """Names of the plans for addresses. The first one of a type is the default."""
+
     resource_limits: ResourceLimits = ResourceLimits()
+    """Quota of all addresses."""
+
+    limits: SpaceLimits | None = None
+    """Limits of the space, and its allowance."""
 
 
 class Described(Model):

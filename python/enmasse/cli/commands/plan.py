@@ -1,4 +1,4 @@
-"""`enmasse plan`: the available plans, and the usage of quotas."""
+"""`enmasse plan`: the available plans, and the usage of quotas and allowances."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -9,9 +9,13 @@ from enmasse.cli.options import completion
 from enmasse.cli.options.invocation import Group, Reporting
 from enmasse.cli.options.shared import AnyNamespace, Files
 
-app = Group(no_args_is_help=True, help="Plans and quota usage.")
+app = Group(no_args_is_help=True, help="Plans, and the usage of quotas and allowances.")
 
 RESOURCES = ("router", "broker", "aggregate")
+HEADINGS = (
+    *("SPACE", "NAMESPACE", "PLAN", "ADDRESSES", *map(str.upper, RESOURCES)),
+    *("PERIOD", "MESSAGES", "BYTES"),
+)
 FIELDS = ("field", "before", "after")
 
 
@@ -24,29 +28,41 @@ def list_(
     *,
     call: Reporting,
 ) -> None:
-    """Show the plans of address spaces with their quotas, and the plans of addresses with the
-    credit that counts against a quota.
+    """Show the plans that address spaces may have with their quotas, and the plans of addresses
+    that these offer with the credit that counts against a quota.
 
     Example: enmasse plan list --type queue
     """
     from enmasse.cli.output.printing import columns, show
 
     with call.api() as api:
-        spaces = [] if type_ else api.list("addressspaceplans", None)["items"]
-        addresses = api.list("addressplans", None)["items"]
-    wanted = [one for one in addresses if type_ in (None, one["spec"]["addressType"])]
+        schemas = api.list("addressspaceschemas", None)["items"]
+    spaces = [
+        {"kind": "AddressSpacePlan", "type": schema["metadata"]["name"]} | plan
+        for schema in schemas
+        for plan in schema["spec"].get("plans", ())
+        if not type_
+    ]
+    # A plan of addresses is in each schema whose spaces may have it.
+    wanted = {
+        plan["name"]: {"kind": "AddressPlan", "type": of["name"]} | plan
+        for schema in schemas
+        for of in schema["spec"].get("addressTypes", ())
+        for plan in of.get("plans", ())
+        if type_ in (None, of["name"])
+    }
 
     def text() -> str:
         tables = []
         if spaces:
-            rows = [_row(one, "addressSpaceType", "resourceLimits") for one in spaces]
+            rows = [_row(one, "resourceLimits") for one in spaces]
             headings = ["PLAN OF A SPACE", "TYPE", "ROUTER", "BROKER", "AGGREGATE", "DESCRIPTION"]
             tables.append(columns(headings, rows))
-        rows = [_row(one, "addressType", "resources", RESOURCES[:2]) for one in wanted]
+        rows = [_row(one, "resources", RESOURCES[:2]) for one in wanted.values()]
         headings = ["PLAN OF AN ADDRESS", "TYPE", "ROUTER", "BROKER", "DESCRIPTION"]
         return "\n\n".join([*tables, columns(headings, rows)])
 
-    show({"items": [*spaces, *wanted]}, call.output, text)
+    show({"items": [*spaces, *wanted.values()]}, call.output, text)
 
 
 @app.command()
@@ -61,10 +77,13 @@ def usage(
     *,
     call: Reporting,
 ) -> None:
-    """Show how much of its quota each address space uses: addresses, routers, brokers, aggregate.
+    """Show how much of its quota each address space uses: addresses, routers, brokers, aggregate;
+    and of its allowance: messages and bytes of the day or month (UTC).
 
     Example: enmasse plan usage shop
     """
+    from datetime import UTC, datetime
+
     from enmasse.base.errors import Code, Missing
     from enmasse.cli.output.printing import columns, show
     from enmasse.cli.resources import quota_usage as using
@@ -74,11 +93,10 @@ def usage(
         listed = [
             *api.list("addressspaces", namespace)["items"],
             *api.list("addresses", namespace)["items"],
-            *api.list("addressspaceplans", None)["items"],
-            *api.list("addressplans", None)["items"],
+            *api.list("addressspaceschemas", None)["items"],
         ]
     # Computed at the time of the call from the resources that the user may read.
-    found = using.of_spaces(using.read(listed))
+    found = using.of_spaces(using.read(listed), datetime.now(UTC))
     if space is not None:
         found = [one for one in found if one.space == space]
         if not found:
@@ -91,10 +109,12 @@ def usage(
             by_name = {use.resource: use for use in one.uses}
             cells = [_use(by_name.get(name)) for name in RESOURCES]
             addresses = _use(by_name.get(ADDRESSES)) or one.addresses
-            rows.append([one.space, one.namespace, one.plan, addresses, *cells])
-        return columns(
-            ["SPACE", "NAMESPACE", "PLAN", "ADDRESSES", *map(str.upper, RESOURCES)], rows
-        )
+            sent = [
+                _use(by_name.get(name)) or count
+                for name, count in (("messages", one.messages), ("bytes", one.bytes))
+            ]
+            rows.append([one.space, one.namespace, one.plan, addresses, *cells, one.period, *sent])
+        return columns(HEADINGS, rows)
 
     show({"items": items}, call.output, text)
 
@@ -145,16 +165,13 @@ def _use(use: Any) -> str | None:
     return f"{use.used} of {use.limit}{' (over)' if use.is_over else ''}"
 
 
-def _row(
-    document: Mapping[str, Any], type_: str, credit: str, names: tuple[str, ...] = RESOURCES
-) -> list[object]:
-    spec = document["spec"]
-    amounts = spec.get(credit) or {}
+def _row(plan: Mapping[str, Any], credit: str, names: tuple[str, ...] = RESOURCES) -> list[object]:
+    amounts = plan.get(credit) or {}
     return [
-        document["metadata"]["name"],
-        spec[type_],
+        plan["name"],
+        plan["type"],
         *(_number(amounts.get(name)) for name in names),
-        spec.get("shortDescription"),
+        plan.get("description"),
     ]
 
 
