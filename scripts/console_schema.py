@@ -25,11 +25,23 @@ def combined() -> dict[str, Any]:
     }
 
 
+def with_members(node: Any) -> Any:
+    """Allow any member of objects that keep unknown fields; generators take them as empty."""
+    if isinstance(node, list):
+        return [with_members(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    found = {key: with_members(one) for key, one in node.items()}
+    if found.get("x-kubernetes-preserve-unknown-fields") and "properties" not in found:
+        found["additionalProperties"] = True
+    return found
+
+
 def main() -> None:
     """Write the document."""
     target = Path(sys.argv[1])
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(combined()))
+    target.write_text(json.dumps(with_members(combined())))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 from proton import Condition, Message
 from proton.utils import BlockingConnection
 
+from enmasse.api.messages.answers import DeadLettersAnswer, OperationAnswer, SendAnswer
 from platform_process import Platform
 
 pytestmark = pytest.mark.timeout(180)
@@ -94,6 +95,7 @@ def test_a_message_is_sent_and_read(page: Page, orders: str) -> None:
     }
     sent = page.post(f"{orders}/send", {"message": message, "count": 3})
     assert (sent["messages"], sent["outcome"]) == (3, "accepted")
+    SendAnswer.model_validate(sent, by_alias=True, by_name=False)
     found = page.post(f"{orders}/peek", {"form": "typed", "limit": 2})
     assert len(found["items"]) == 2
     first = found["items"][0]
@@ -105,6 +107,14 @@ def test_a_message_is_sent_and_read(page: Page, orders: str) -> None:
     assert [one["id"] for one in single["items"]] == [first["id"]]
     rest = page.post(f"{orders}/peek", {"continue": found["continue"]})
     assert len(rest["items"]) == 1
+
+
+def test_a_message_without_a_body_arrives_as_one(page: Page, orders: str) -> None:
+    page.post(f"{orders}/send", {"message": {"encoding": "none", "properties": {"subject": "s"}}})
+    (found,) = page.post(f"{orders}/peek", {"form": "typed"})["items"]
+    assert found["kind"] == "none"
+    assert found["message"]["body"] is None
+    assert found["message"]["properties"] == {"subject": "s"}
 
 
 def test_a_message_to_an_address_without_a_consumer_times_out(page: Page) -> None:
@@ -200,6 +210,7 @@ def test_a_stream_is_read_by_offset_and_time(platform: Platform, page: Page) -> 
     try:
         page.post(f"{stream}/send", {"message": {"body": "x"}, "count": 5})
         found = page.post(f"{stream}/peek", {"from": {"offset": 2}, "limit": 2})
+        OperationAnswer.model_validate(found, by_alias=True, by_name=False)
         assert [one["offset"] for one in found["items"]] == [2, 3]
         rest = page.post(f"{stream}/peek", {"continue": found["continue"]})
         assert [one["offset"] for one in rest["items"]] == [4]

@@ -68,3 +68,8 @@ export function errorOf(status: number, body: string): ApiError {
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** Whether the platform refused a selector or filter, so that the person must correct it. */
+export function isRefusedExpression(error: unknown): boolean {
+  return error instanceof ApiError && [400, 422].includes(error.status);
+}

@@ -1,107 +1,36 @@
+import type { components } from './generated/schema';
 import { request } from './http';
 import { AddressKind, resourcePath } from './kinds';
-import { EMPTY_SLICES_MAX } from './slices';
+import { EMPTY_SLICES_MAX, inParts } from './slices';
 import type { Address } from './types';
 
 /** Operations on messages: slices of at most 1,000, repeated until there are no more. */
 
-export interface MessageDocument {
-  body?: unknown;
-  properties?: Record<string, unknown>;
-  applicationProperties?: Record<string, unknown>;
-  annotations?: Record<string, unknown>;
-  header?: Record<string, unknown>;
-}
+type Schemas = components['schemas'];
 
-export interface StoredMessage {
-  id?: number;
-  offset?: number;
-  partition?: number;
-  state?: 'waiting' | 'scheduled' | 'delayed';
-  bytes: number;
-  enqueued?: string;
-  attempts?: number;
-  expires?: string;
-  due?: string;
-  message?: MessageDocument;
-  raw?: { encoding: 'base64'; body: string };
-  kind?: 'data' | 'value' | 'sequence' | 'none';
-}
+export type OperationAnswer = Schemas['io.enmasse.v1beta1.OperationAnswer'];
+export type StoredMessage = NonNullable<OperationAnswer['items']>[number];
+export type MessageDocument = NonNullable<StoredMessage['message']>;
+export type SendAnswer = Schemas['io.enmasse.v1beta1.SendAnswer'];
+/** What a form shows of an answer; "Try it" has no other. */
+export type SendResult = Pick<SendAnswer, 'outcome' | 'messages' | 'condition' | 'description'>;
+export type DeadLetters = Schemas['io.enmasse.v1beta1.DeadLettersAnswer'];
+export type DeadLetterGroup = DeadLetters['groups'][number];
 
-export interface OperationAnswer {
-  operation: string;
-  address: string;
-  dryRun?: boolean;
-  messages: number;
-  bytes: number;
-  items?: StoredMessage[];
-  continue?: string;
-}
+/** A message that a request contains; what has a default may be absent. */
+export type OutgoingMessage = Partial<Schemas['io.enmasse.v1beta1.SendRequest']['message']>;
 
-export interface StreamStart {
-  offset?: number;
-  time?: string;
-  position?: 'first' | 'last';
-}
+type StreamPeek = Partial<Schemas['io.enmasse.v1beta1.StreamPeek']>;
+export type StreamStart = NonNullable<StreamPeek['from']>;
+type StoredRequest = Omit<Partial<Schemas['io.enmasse.v1beta1.OperationRequest']>, 'edit'>;
 
-/** The messages of an address that an operation applies to: all, or those that one of the two matches. */
-export interface Selection {
-  /** A JMS selector. */
-  selector?: string;
-  /** An SQL filter expression, which also reads message annotations. */
-  filter?: string;
-}
-
-export interface OperationRequest extends Selection {
-  limit?: number;
-  dryRun?: boolean;
-  to?: string;
-  continue?: string;
-  form?: 'typed';
-  from?: StreamStart;
-  partition?: number;
-  id?: number;
+/** Of streams a peek has `from` and `partition`, of others a selection. */
+export interface OperationRequest extends StoredRequest, Pick<StreamPeek, 'from' | 'partition'> {
   edit?: { message: OutgoingMessage };
 }
 
-export interface OutgoingMessage {
-  body?: unknown;
-  encoding?: 'text' | 'json' | 'base64' | 'value';
-  properties?: Record<string, unknown>;
-  applicationProperties?: Record<string, unknown>;
-  annotations?: Record<string, unknown>;
-  durable?: boolean;
-  ttlMs?: number;
-  priority?: number;
-}
-
-export interface SendAnswer {
-  outcome: 'accepted' | 'rejected' | 'released' | 'modified';
-  condition?: string;
-  description?: string;
-  messages: number;
-}
-
-export interface DeadLetterGroup {
-  cause: string;
-  origin: string;
-  messages: number;
-  bytes: number;
-  oldest: string;
-  newest: string;
-  description?: string;
-  /** The SQL filter expression that matches this group. */
-  filter: string;
-  ids: number[];
-}
-
-export interface DeadLetters {
-  messages: number;
-  bytes: number;
-  groups: DeadLetterGroup[];
-  complete: boolean;
-  continue?: string;
-}
+/** The messages of an address that an operation applies to: all, or those that one of the two matches. */
+export type Selection = Pick<OperationRequest, 'selector' | 'filter'>;
 
 export type Operation = 'purge' | 'peek' | 'move' | 'copy' | 'redrive';
 
@@ -126,15 +55,11 @@ export async function operateAll(
   onProgress: (messages: number) => void = () => undefined,
   signal?: AbortSignal,
 ): Promise<number> {
-  let messages = 0;
-  let next: string | undefined;
-  do {
-    const answer = await operate(address, operation, next ? { ...body, continue: next } : body);
-    messages += answer.messages;
-    next = answer.continue;
-    onProgress(messages);
-  } while (next !== undefined && !signal?.aborted);
-  return messages;
+  return inParts(
+    (next) => operate(address, operation, next ? { ...body, continue: next } : body),
+    onProgress,
+    signal,
+  );
 }
 
 /** The first message of a selection; null if there is none, or none within the first slices. */

@@ -26,3 +26,29 @@ export function useFirstRow(found: Slices, rows: readonly unknown[] | undefined)
   }, [isLooking, isFetching, slices, fetchNextPage]);
   return isLooking;
 }
+
+/** What one request of several did; `continue` is the value for the next one. */
+interface Part {
+  messages: number;
+  continue?: string | undefined;
+}
+
+/**
+ * Repeat a request until there is no next part. Returns the messages of all parts; `onProgress` has those so
+ * far, and `signal` ends it between two parts.
+ */
+export async function inParts(
+  ask: (next: string | undefined) => Promise<Part>,
+  onProgress: (messages: number) => void = () => undefined,
+  signal?: AbortSignal,
+): Promise<number> {
+  let messages = 0;
+  let next: string | undefined;
+  do {
+    const done = await ask(next);
+    messages += done.messages;
+    next = done.continue;
+    onProgress(messages);
+  } while (next !== undefined && !signal?.aborted);
+  return messages;
+}

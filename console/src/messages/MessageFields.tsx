@@ -105,16 +105,18 @@ export function MessageFields({ draft, set }: MessageFieldsProps) {
   const fault = bodyFault(draft);
   return (
     <>
-      <TextField
-        label="Body"
-        value={draft.body}
-        rows={8}
-        isCode
-        onChange={(body) => {
-          set({ body });
-        }}
-        hint={fault && draft.body !== '' ? `The body ${fault}.` : undefined}
-      />
+      {draft.encoding === 'none' ? null : (
+        <TextField
+          label="Body"
+          value={draft.body}
+          rows={8}
+          isCode
+          onChange={(body) => {
+            set({ body });
+          }}
+          hint={fault && draft.body !== '' ? `The body ${fault}.` : undefined}
+        />
+      )}
       <Grid hasGutter md={6}>
         <GridItem>
           <SelectField
@@ -128,6 +130,7 @@ export function MessageFields({ draft, set }: MessageFieldsProps) {
               { value: 'json', title: 'JSON, sent as data' },
               { value: 'value', title: 'JSON, sent as an AMQP value' },
               { value: 'base64', title: 'base64, sent as data' },
+              { value: 'none', title: 'absent' },
             ]}
           />
         </GridItem>

@@ -1,19 +1,9 @@
-import {
-  Button,
-  Flex,
-  FlexItem,
-  Label,
-  PageSection,
-  SearchInput,
-  Stack,
-  StackItem,
-} from '@patternfly/react-core';
+import { Button, Flex, FlexItem, Label, PageSection, Stack, StackItem } from '@patternfly/react-core';
 import EnvelopeIcon from '@patternfly/react-icons/dist/esm/icons/envelope-open-icon';
-import RedoIcon from '@patternfly/react-icons/dist/esm/icons/redo-icon';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useSearchParams } from 'react-router';
-import { ApiError } from '@/api/errors';
+import { isRefusedExpression } from '@/api/errors';
 import { AddressKind } from '@/api/kinds';
 import { operate, type OperationAnswer, type Selection, type StoredMessage } from '@/api/messages';
 import { useFirstRow } from '@/api/slices';
@@ -22,8 +12,9 @@ import { acceptsMessages, isManaged, isStream } from '@/addresses/types';
 import { addressPath } from '@/spaces/paths';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { Age } from '@/ui/Moment';
+import { ExpressionSearch, ReadAgain, RowButton, ShowMore } from '@/ui/SliceParts';
 import { ActionError, Empty } from '@/ui/States';
-import { bytes, count, plural } from '@/ui/format';
+import { bytes, count } from '@/ui/format';
 import { MessageDetail } from './MessageDetail';
 import { TransferDialog, type Transfer } from './TransferDialog';
 import { FROM_FIRST, StreamStartFields, startOf } from './StreamStartFields';
@@ -41,15 +32,13 @@ const keyOf = (message: StoredMessage) =>
 
 function columnsOf(isOfStream: boolean, open: (message: StoredMessage) => void): Column<StoredMessage>[] {
   const link = (message: StoredMessage, text: string) => (
-    <Button
-      variant="link"
-      isInline
+    <RowButton
       onClick={() => {
         open(message);
       }}
     >
       {text}
-    </Button>
+    </RowButton>
   );
   const properties = (message: StoredMessage) => message.message?.properties ?? {};
   return [
@@ -114,7 +103,6 @@ export function MessagesPage() {
   const [parameters, setParameters] = useSearchParams();
   const selection = isOfStream ? {} : selectionOf(parameters);
   const expression = selection.selector ?? selection.filter;
-  const [typed, setTyped] = useState(selection.selector ?? '');
   const [start, setStart] = useState(FROM_FIRST);
   const [opened, setOpened] = useState<number | null>(null);
   const [transfer, setTransfer] = useState<Transfer | null>(null);
@@ -134,8 +122,7 @@ export function MessagesPage() {
   });
   const rows = found.data?.pages.flatMap((page) => page.items ?? []);
   const isLooking = useFirstRow(found, rows);
-  const isSelectorWrong =
-    expression !== undefined && found.error instanceof ApiError && [400, 422].includes(found.error.status);
+  const isSelectorWrong = expression !== undefined && isRefusedExpression(found.error);
   const search = (text: string) => {
     setParameters(text ? { selector: text } : {}, { replace: true });
   };
@@ -157,30 +144,16 @@ export function MessagesPage() {
                   onChange={setStart}
                 />
               ) : (
-                <SearchInput
-                  aria-label="Selector"
-                  placeholder="Selector: color = 'red' AND size > 5"
-                  value={typed}
-                  onChange={(_event, value) => {
-                    setTyped(value);
-                  }}
-                  onSearch={(_event, value) => {
-                    search(value);
-                  }}
-                  onClear={() => {
-                    setTyped('');
-                    search('');
-                  }}
+                <ExpressionSearch
+                  label="Selector"
+                  example="color = 'red' AND size > 5"
+                  initial={selection.selector ?? ''}
+                  onSearch={search}
                 />
               )}
             </FlexItem>
             <FlexItem>
-              <Button
-                variant="plain"
-                aria-label="Read again"
-                icon={<RedoIcon />}
-                onClick={() => void found.refetch()}
-              />
+              <ReadAgain onClick={() => void found.refetch()} />
               {transfers
                 .filter((action) => may('create', AddressKind, action))
                 .map((action) => (
@@ -257,15 +230,9 @@ export function MessagesPage() {
             }
           />
         </StackItem>
-        {found.hasNextPage && (rows?.length ?? 0) < LOADED_MAX ? (
+        {(rows?.length ?? 0) < LOADED_MAX ? (
           <StackItem>
-            <Button
-              variant="link"
-              isLoading={found.isFetchingNextPage}
-              onClick={() => void found.fetchNextPage()}
-            >
-              Show more ({plural(rows?.length ?? 0, 'message')} so far)
-            </Button>
+            <ShowMore found={found} rows={rows?.length ?? 0} word="message" />
           </StackItem>
         ) : null}
       </Stack>

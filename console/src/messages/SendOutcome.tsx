@@ -1,10 +1,10 @@
 import { Alert } from '@patternfly/react-core';
-import type { SendAnswer } from '@/api/messages';
+import type { SendResult } from '@/api/messages';
 import { ActionError } from '@/ui/States';
 import { plural } from '@/ui/format';
 
 /** What became of a message that was sent. */
-export function SendOutcome({ error, answer }: { error: unknown; answer: SendAnswer | undefined }) {
+export function SendOutcome({ error, answer }: { error: unknown; answer: SendResult | undefined }) {
   if (error) return <ActionError error={error} title="The message was not sent" />;
   if (!answer) return null;
   const isAccepted = answer.outcome === 'accepted';

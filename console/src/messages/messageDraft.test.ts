@@ -38,6 +38,13 @@ it('refuses a body that is not what it says', () => {
   expect(bodyFault({ ...NEW_MESSAGE, encoding: 'value', body: '[1]' })).toBeUndefined();
 });
 
+it('keeps a message without a body as one', () => {
+  const draft = draftOf({ body: null, properties: { subject: 's' } }, 'none');
+  expect(bodyFault(draft)).toBeUndefined();
+  expect(outgoing(draft)).toEqual({ encoding: 'none', properties: { subject: 's' }, durable: true });
+  expect(outgoing(draftOf({ body: null }, 'value'))).toMatchObject({ body: null, encoding: 'value' });
+});
+
 it('edits a stored message without what the platform added', () => {
   const message = {
     body: { a: 1 },

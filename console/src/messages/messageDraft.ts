@@ -9,7 +9,7 @@ export interface NamedValue {
 
 export interface MessageDraft {
   body: string;
-  encoding: 'text' | 'json' | 'base64' | 'value';
+  encoding: 'text' | 'json' | 'base64' | 'value' | 'none';
   messageId: string;
   correlationId: string;
   subject: string;
@@ -84,7 +84,7 @@ export function outgoing(draft: MessageDraft): OutgoingMessage {
   const applicationProperties = named(draft.properties);
   const annotations = named(draft.annotations);
   return {
-    body: isJson ? (JSON.parse(draft.body) as unknown) : draft.body,
+    ...(draft.encoding === 'none' ? {} : { body: isJson ? (JSON.parse(draft.body) as unknown) : draft.body }),
     encoding: draft.encoding,
     ...(Object.keys(properties).length > 0 ? { properties } : {}),
     ...(Object.keys(applicationProperties).length > 0 ? { applicationProperties } : {}),
@@ -111,8 +111,13 @@ export function draftOf(message: MessageDocument, kind: string | undefined): Mes
   const isText = typeof message.body === 'string';
   return {
     ...NEW_MESSAGE,
-    body: isText ? (message.body as string) : JSON.stringify(message.body ?? null, null, 2),
-    encoding: isText ? 'text' : kind === 'data' ? 'json' : 'value',
+    body:
+      kind === 'none'
+        ? ''
+        : isText
+          ? (message.body as string)
+          : JSON.stringify(message.body ?? null, null, 2),
+    encoding: kind === 'none' ? 'none' : isText ? 'text' : kind === 'data' ? 'json' : 'value',
     messageId: text(properties.message_id),
     correlationId: text(properties.correlation_id),
     subject: text(properties.subject),

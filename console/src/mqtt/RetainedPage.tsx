@@ -1,19 +1,9 @@
-import {
-  Button,
-  Content,
-  Flex,
-  FlexItem,
-  PageSection,
-  SearchInput,
-  Stack,
-  StackItem,
-} from '@patternfly/react-core';
+import { Button, Content, Flex, FlexItem, PageSection, Stack, StackItem } from '@patternfly/react-core';
 import EnvelopeIcon from '@patternfly/react-icons/dist/esm/icons/envelope-open-icon';
-import RedoIcon from '@patternfly/react-icons/dist/esm/icons/redo-icon';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useSearchParams } from 'react-router';
-import { ApiError } from '@/api/errors';
+import { isRefusedExpression } from '@/api/errors';
 import { useFirstRow } from '@/api/slices';
 import { AddressSpaceKind } from '@/api/kinds';
 import { useNotify } from '@/app/notices';
@@ -23,6 +13,7 @@ import { useSpace } from '@/spaces/SpaceLayout';
 import { Confirm } from '@/ui/Confirm';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { Age } from '@/ui/Moment';
+import { ExpressionSearch, ReadAgain, RowButton, ShowMore } from '@/ui/SliceParts';
 import { ActionError, Empty } from '@/ui/States';
 import { NONE, bytes, exact, plural } from '@/ui/format';
 import { ANY_TOPIC, deleteRetained, useRetained, type RetainedMessage } from './queries';
@@ -38,15 +29,13 @@ function columnsOf(open: (message: RetainedMessage) => void): Column<RetainedMes
       title: 'Topic',
       width: 30,
       render: (one) => (
-        <Button
-          variant="link"
-          isInline
+        <RowButton
           onClick={() => {
             open(one);
           }}
         >
           <bdi className="em-break">{keyOf(one)}</bdi>
-        </Button>
+        </RowButton>
       ),
     },
     {
@@ -103,7 +92,6 @@ export function RetainedPage() {
   const [parameters, setParameters] = useSearchParams();
   const asked = parameters.get('filter') ?? '';
   const filter = asked || ANY_TOPIC;
-  const [typed, setTyped] = useState(asked);
   const [opened, setOpened] = useState<RetainedMessage | null>(null);
   const [deleting, setDeleting] = useState<Pick<DeletionProps, 'filter' | 'known' | 'hasMore'> | null>(null);
   const found = useRetained(namespace, space, filter);
@@ -111,11 +99,9 @@ export function RetainedPage() {
   const notify = useNotify();
   const rows = found.data?.pages.flatMap((page) => page.items);
   const isLooking = useFirstRow(found, rows);
-  const isFilterWrong =
-    asked !== '' && found.error instanceof ApiError && [400, 422].includes(found.error.status);
+  const isFilterWrong = asked !== '' && isRefusedExpression(found.error);
   const mayDelete = may('delete', AddressSpaceKind, 'retained');
   const search = (text: string) => {
-    setTyped(text);
     setParameters(text ? { filter: text } : {}, { replace: true });
   };
   return (
@@ -124,28 +110,15 @@ export function RetainedPage() {
         <StackItem>
           <Flex justifyContent={{ default: 'justifyContentSpaceBetween' }}>
             <FlexItem grow={{ default: 'grow' }} className="em-search">
-              <SearchInput
-                aria-label="Topic filter"
-                placeholder="Topic filter: sensors/+/temperature"
-                value={typed}
-                onChange={(_event, value) => {
-                  setTyped(value);
-                }}
-                onSearch={(_event, value) => {
-                  search(value);
-                }}
-                onClear={() => {
-                  search('');
-                }}
+              <ExpressionSearch
+                label="Topic filter"
+                example="sensors/+/temperature"
+                initial={asked}
+                onSearch={search}
               />
             </FlexItem>
             <FlexItem>
-              <Button
-                variant="plain"
-                aria-label="Read again"
-                icon={<RedoIcon />}
-                onClick={() => void found.refetch()}
-              />
+              <ReadAgain onClick={() => void found.refetch()} />
               {mayDelete ? (
                 <Button
                   variant="link"
@@ -207,17 +180,9 @@ export function RetainedPage() {
             }
           />
         </StackItem>
-        {found.hasNextPage ? (
-          <StackItem>
-            <Button
-              variant="link"
-              isLoading={found.isFetchingNextPage}
-              onClick={() => void found.fetchNextPage()}
-            >
-              Show more ({plural(rows?.length ?? 0, 'message')} so far)
-            </Button>
-          </StackItem>
-        ) : null}
+        <StackItem>
+          <ShowMore found={found} rows={rows?.length ?? 0} word="message" />
+        </StackItem>
       </Stack>
       {opened ? (
         <MessageDetail

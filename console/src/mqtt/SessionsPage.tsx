@@ -1,4 +1,4 @@
-import { Button, Label, PageSection, Stack, StackItem } from '@patternfly/react-core';
+import { Label, PageSection, Stack, StackItem } from '@patternfly/react-core';
 import PlugIcon from '@patternfly/react-icons/dist/esm/icons/plug-icon';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -10,8 +10,9 @@ import { spacePath } from '@/spaces/paths';
 import { Confirm } from '@/ui/Confirm';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { Name } from '@/ui/Name';
+import { RowButton, ShowMore } from '@/ui/SliceParts';
 import { Empty } from '@/ui/States';
-import { NONE, count, exact, plural } from '@/ui/format';
+import { NONE, count, plural } from '@/ui/format';
 import { SessionDetail, expiryOf } from './SessionDetail';
 import { endSession, useSessions, type MqttSession } from './queries';
 
@@ -28,15 +29,13 @@ function columnsOf(
       title: 'Client id',
       width: 20,
       render: (one) => (
-        <Button
-          variant="link"
-          isInline
+        <RowButton
           onClick={() => {
             open(one);
           }}
         >
           <Name>{one.clientId}</Name>
-        </Button>
+        </RowButton>
       ),
     },
     { key: 'user', title: 'User', render: (one) => (one.user ? <Name>{one.user}</Name> : 'anonymous') },
@@ -117,17 +116,9 @@ export function SessionsPage() {
             }
           />
         </StackItem>
-        {found.hasNextPage ? (
-          <StackItem>
-            <Button
-              variant="link"
-              isLoading={found.isFetchingNextPage}
-              onClick={() => void found.fetchNextPage()}
-            >
-              Show more ({plural(rows?.length ?? 0, 'session')} so far, {exact(more)} more)
-            </Button>
-          </StackItem>
-        ) : null}
+        <StackItem>
+          <ShowMore found={found} rows={rows?.length ?? 0} word="session" rest={more} />
+        </StackItem>
       </Stack>
       {opened ? (
         <SessionDetail

@@ -2,6 +2,7 @@ import { useInfiniteQuery, type InfiniteData, type UseInfiniteQueryResult } from
 import { request } from '@/api/http';
 import { AddressSpaceKind, resourcePath } from '@/api/kinds';
 import type { StoredMessage } from '@/api/messages';
+import { inParts } from '@/api/slices';
 
 /** What MQTT clients leave in an address space: their sessions and the retained messages of its topics. */
 
@@ -83,17 +84,13 @@ export function useRetained(namespace: string, space: string, filter: string): P
 }
 
 /** Delete the retained messages of a filter, in parts. Returns how many there were. */
-export async function deleteRetained(namespace: string, space: string, filter: string): Promise<number> {
-  let messages = 0;
-  let next: string | undefined;
-  do {
+export function deleteRetained(namespace: string, space: string, filter: string): Promise<number> {
+  return inParts(async (next) => {
     const done = await request<{ messages: number; metadata: { continue?: string } }>(
       'DELETE',
       pathOf(namespace, space, 'retained'),
       { query: { filter, continue: next } },
     );
-    messages += done.messages;
-    next = done.metadata.continue;
-  } while (next !== undefined);
-  return messages;
+    return { messages: done.messages, continue: done.metadata.continue };
+  });
 }

@@ -7,6 +7,7 @@ import { ListToolbar, Pages } from '@/ui/ListToolbar';
 import { Age } from '@/ui/Moment';
 import { Page } from '@/ui/Page';
 import { Empty } from '@/ui/States';
+import { NONE } from '@/ui/format';
 import { arrange, useListState } from '@/ui/listState';
 import { readLines, textOf, type LogRecord } from './lines';
 
@@ -85,7 +86,11 @@ const COLUMNS: Column<LogRecord>[] = [
       );
     },
   },
-  { key: 'rest', title: 'Details', render: (record) => <bdi className="em-break">{rest(record)}</bdi> },
+  {
+    key: 'rest',
+    title: 'Details',
+    render: (record) => <bdi className="em-break">{rest(record) || NONE}</bdi>,
+  },
 ];
 
 function valueOf(record: LogRecord, key: string): string {

@@ -1,7 +1,7 @@
 import type { Connection, Container, Delivery, EventContext, Message, Receiver, Sender } from 'rhea';
 import { request } from '@/api/http';
 import { AddressSpaceKind, resourcePath } from '@/api/kinds';
-import type { MessageDocument, OutgoingMessage, SendAnswer, StoredMessage } from '@/api/messages';
+import type { MessageDocument, OutgoingMessage, SendResult, StoredMessage } from '@/api/messages';
 
 /**
  * One AMQP connection of the page, over a WebSocket at the console's own origin. A token of the platform opens
@@ -114,7 +114,7 @@ export class Messaging {
   }
 
   /** Send a message; the answer is the outcome that the node reports. */
-  async send(address: string, message: OutgoingMessage): Promise<SendAnswer> {
+  async send(address: string, message: OutgoingMessage): Promise<SendResult> {
     const sender = await this.senderTo(address);
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
@@ -163,14 +163,14 @@ export class Messaging {
 
 const OUTCOMES = ['accepted', 'rejected', 'released', 'modified'] as const;
 
-function answerOf(delivery: Delivery | undefined): SendAnswer {
+function answerOf(delivery: Delivery | undefined): SendResult {
   const state = delivery?.remote_state as
     | { error?: { condition?: string; description?: string }; constructor: { composite_type?: string } }
     | undefined;
   const name = state?.constructor.composite_type ?? 'accepted';
   const error = state?.error;
   return {
-    outcome: name as SendAnswer['outcome'],
+    outcome: name as SendResult['outcome'],
     ...(error?.condition ? { condition: error.condition } : {}),
     ...(error?.description ? { description: error.description } : {}),
     messages: name === 'accepted' ? 1 : 0,

@@ -45,6 +45,12 @@ export function aligned(series: readonly ChartSeries[]): [number[], ...(number |
   return [times, ...columns];
 }
 
+/** Labels of an axis; small values that would read the same are named once. */
+export function labelled(ticks: readonly number[], format: ChartProps['format']): string[] {
+  const labels = ticks.map((tick) => format(tick));
+  return labels.map((label, index) => (labels.indexOf(label) === index ? label : ''));
+}
+
 function optionsOf(props: ChartProps, width: number): uPlot.Options {
   const { series = [], format, from, to, height = 180 } = props;
   const text = cssColor('--pf-t--global--text--color--subtle', '#6a6e73');
@@ -57,7 +63,7 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
       x: { time: true, range: [from, to] },
       y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
     },
-    axes: [axis, { ...axis, size: AXIS_PX, values: (_plot, ticks) => ticks.map((tick) => format(tick)) }],
+    axes: [axis, { ...axis, size: AXIS_PX, values: (_plot, ticks) => labelled(ticks, format) }],
     series: [
       { value: '{HH}:{mm}:{ss}' },
       ...series.map((one, index) => {

@@ -26,6 +26,11 @@ def test_the_encoding_decides_the_body() -> None:
     assert message().body == Value("")
 
 
+def test_a_message_without_a_body_is_not_one_with_a_null_value() -> None:
+    assert message(encoding="none").body is None
+    assert message(encoding="value").body == Value(None)
+
+
 def test_json_has_its_content_type_unless_another_is_given() -> None:
     assert message(body=1, encoding="json").properties.content_type == "application/json"
     given = message(body=1, encoding="json", properties={"content_type": "a/b"})
@@ -55,6 +60,7 @@ def test_headers_and_properties() -> None:
         ({"body": "x" * 65_537}, "message.body"),
         ({"body": "?", "encoding": "base64"}, "message.body"),
         ({"encoding": "xml"}, "encoding"),
+        ({"body": "", "encoding": "none"}, "message.body"),
         ({"priority": 256}, "priority"),
         ({"ttlMs": 2**32}, "ttlMs"),
         ({"properties": {"user_id": "x"}}, "properties.user_id"),
@@ -71,7 +77,12 @@ def test_a_malformed_message_names_its_field(members: dict[str, Any], field: str
 
 @pytest.mark.parametrize(
     ("body", "kind"),
-    [(Data((b"\xff",)), "data"), (Value(1), "value"), (Sequence(([1],)), "sequence")],
+    [
+        (Data((b"\xff",)), "data"),
+        (Value(1), "value"),
+        (Sequence(([1],)), "sequence"),
+        (None, "none"),
+    ],
 )
 def test_the_typed_form_says_what_the_body_is(body: Any, kind: str) -> None:
     shown = shown_message(Message(body), "typed")

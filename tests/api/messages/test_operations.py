@@ -6,9 +6,11 @@ import pytest
 
 from asgi_platform import ADDRESSES, Served
 from doubles import address, deadletter, queue, space, subscription, topic
+from enmasse.api.messages.answers import DeadLettersAnswer, OperationAnswer
 from enmasse.base.errors import Code, Invalid
 from enmasse.engines import Operation, Slice, SliceDone, StoredMessage
-from enmasse.messaging import Message, Properties, Value
+from enmasse.messaging import Data, Message, Properties, Value
+from enmasse.resources.model import Model
 
 ORDERS = f"{ADDRESSES}/default.orders"
 DEAD = f"{ADDRESSES}/default.dead"
@@ -28,6 +30,12 @@ async def stored(served: Served) -> Served:
     return served
 
 
+def assert_described(answer: dict[str, Any], model: type[Model]) -> None:
+    """An answer has the members that OpenAPI states, and no others."""
+    read = model.model_validate(answer, by_alias=True, by_name=False)
+    assert read.model_dump(mode="json", by_alias=True, exclude_none=True).keys() == answer.keys()
+
+
 def uid(served: Served, name: str) -> str:
     (found,) = [one for one in served.store.list("Address") if one.metadata.name == name]
     return found.metadata.uid or ""
@@ -38,6 +46,7 @@ async def test_message_operation_runs_as_one_slice_of_the_engine(stored: Served)
     asked = {"selector": "a = 1", "limit": 5000, "dryRun": True}
     first = await stored.http.post(f"{ORDERS}/purge", json=asked)
     assert first.status_code == 200
+    assert_described(first.json(), OperationAnswer)
     assert first.json() == {
         "kind": "MessageOperation",
         "apiVersion": "enmasse.io/v1beta1",
@@ -69,7 +78,9 @@ async def test_peek_returns_stored_messages_with_their_state(stored: Served) -> 
             ],
         )
     ]
-    shown = (await stored.http.post(f"{ORDERS}/peek", json={})).json()["items"]
+    answer = (await stored.http.post(f"{ORDERS}/peek", json={})).json()
+    assert_described(answer, OperationAnswer)
+    shown = answer["items"]
     assert shown == [
         {
             "id": 1,
@@ -89,6 +100,21 @@ async def test_peek_returns_stored_messages_with_their_state(stored: Served) -> 
             "due": "2026-01-01T00:00:01Z",
         },
     ]
+
+
+async def test_typed_answers_have_the_members_that_openapi_states(stored: Served) -> None:
+    bodies = (None, Value(None), Data((b"x",)))
+    stored.engine.answers = [
+        SliceDone(
+            3, 9, found=[StoredMessage(1, "waiting", 3, 0, message=Message(b)) for b in bodies]
+        )
+    ]
+    answer = (await stored.http.post(f"{ORDERS}/peek", json={"form": "typed"})).json()
+    assert_described(answer, OperationAnswer)
+    assert [one["kind"] for one in answer["items"]] == ["none", "value", "data"]
+    stored.engine.answers = [SliceDone(0, 0)]
+    answer = (await stored.http.post(f"{DEAD}/deadletters", json={})).json()
+    assert_described(answer, DeadLettersAnswer)
 
 
 @pytest.mark.parametrize("operation", ["move", "copy"])

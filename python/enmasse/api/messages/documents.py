@@ -20,7 +20,17 @@ MEMBERS_MAX = 200
 """Maximum application properties, and annotations."""
 
 Form = Literal["plain", "typed"]
+BodyKind = Literal["data", "value", "sequence", "none"]
+"""The body sections of a message (3.2.6 to 3.2.8), or none."""
+
 Scalar = str | int | float | bool
+
+
+class RawBody(Model):
+    """The bytes of a body of data."""
+
+    encoding: Literal["base64"]
+    body: str
 
 
 class PropertiesDocument(Model):
@@ -40,8 +50,10 @@ class MessageDocument(Model):
     """A message in a request."""
 
     body: Any = None
-    encoding: Literal["text", "json", "base64", "value"] = "text"
-    """How `body` becomes the body: a text value, JSON as data, bytes as data, or an AMQP value."""
+    encoding: Literal["text", "json", "base64", "value", "none"] = "text"
+    """How `body` becomes the body: a text value, JSON as data, bytes as data, an AMQP value, or
+    none: the message has no body section, and `body` is absent.
+    """
 
     properties: PropertiesDocument = PropertiesDocument()
     application_properties: Annotated[dict[str, Scalar], Field(max_length=MEMBERS_MAX)] = Field(
@@ -119,6 +131,10 @@ def fault(field: str, message: str) -> Invalid:
 def _body(document: MessageDocument, field: str) -> tuple[Body, int]:
     """Return the body and its size in bytes."""
     value = document.body
+    if document.encoding == "none":
+        if value is not None:
+            raise fault(f"{field}.body", "must be absent with the encoding 'none'")
+        return None, 0
     if document.encoding in ("json", "value"):
         encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         body: Body = Data((encoded,)) if document.encoding == "json" else Value(value)

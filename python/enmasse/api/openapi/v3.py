@@ -63,6 +63,7 @@ def document(group_version: str) -> Document:
         schemas |= {_component(kind): _kind_schema(kind), f"{_component(kind)}List": _list_of(kind)}
     if group_version == API_VERSION:
         paths |= v3_operations.paths(_REFUSED)
+        schemas |= v3_operations.components()
     return {
         "openapi": "3.0.0",
         "info": {"title": "EnMasse", "version": __version__},

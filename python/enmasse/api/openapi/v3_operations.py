@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 from enmasse.api.access.message_rights import ReviewRequest
 from enmasse.api.console.web_socket import TokenRequest
 from enmasse.api.http.bodies import YAML
+from enmasse.api.messages.answers import DeadLettersAnswer, OperationAnswer, SendAnswer
 from enmasse.api.messages.dead_letters import DeadLettersRequest
 from enmasse.api.messages.operations import OperationRequest
 from enmasse.api.messages.send import SendRequest
+from enmasse.api.messages.streams import StreamPeek
 from enmasse.engines import Operation
 from enmasse.resources import API_VERSION
 from enmasse.resources.model import Model
@@ -36,6 +38,27 @@ _LIST: Document = {
 }
 
 
+_MESSAGES: tuple[type[Model], ...] = (
+    *(OperationRequest, StreamPeek, SendRequest, DeadLettersRequest),
+    *(OperationAnswer, SendAnswer, DeadLettersAnswer),
+)
+"""Models with a component of their own, by which generated clients name them."""
+
+
+def _component(model: type[Model]) -> str:
+    group, _, version = API_VERSION.partition("/")
+    return f"{'.'.join(reversed(group.split('.')))}.{version}.{model.__name__}"
+
+
+def _reference(model: type[Model]) -> Document:
+    return {"$ref": f"#/components/schemas/{_component(model)}"}
+
+
+def components() -> Document:
+    """Return the schemas of operations on messages by their names."""
+    return {_component(one): schema(one) for one in _MESSAGES}
+
+
 class ReviewedDocument(Model):
     """The document of an address plan, address space plan, infra config or authentication
     service, as it would be written.
@@ -54,7 +77,9 @@ class Described(NamedTuple):
     method: str
     summary: str
     answer: Document
-    body: type[Model] | None = None
+    body: type[Model] | tuple[type[Model], ...] | None = None
+    """One of several by what the path names."""
+
     parameters: tuple[tuple[str, Document], ...] = ()
 
 
@@ -75,8 +100,16 @@ _ADDRESS = f"{INSIDE}/addresses/{{name}}"
 
 def described() -> list[Described]:
     """Return every request."""
+    done = _reference(OperationAnswer)
     messages = [
-        Described(f"{_ADDRESS}/{one}", "post", f"{one} messages", _OBJECT, OperationRequest)
+        Described(
+            f"{_ADDRESS}/{one}",
+            "post",
+            f"{one} messages",
+            done,
+            # Of a stream a peek begins at an offset or a time.
+            (OperationRequest, StreamPeek) if one is Operation.PEEK else OperationRequest,
+        )
         for one in Operation
     ]
     live = [
@@ -91,9 +124,15 @@ def described() -> list[Described]:
     selecting = (("space", _TEXT), ("address", _TEXT), *_PAGING)
     return [
         *messages,
-        Described(f"{_ADDRESS}/send", "post", "Send a message", _OBJECT, SendRequest),
         Described(
-            f"{_ADDRESS}/deadletters", "post", "Dead letters by cause", _OBJECT, DeadLettersRequest
+            f"{_ADDRESS}/send", "post", "Send a message", _reference(SendAnswer), SendRequest
+        ),
+        Described(
+            f"{_ADDRESS}/deadletters",
+            "post",
+            "Dead letters by cause",
+            _reference(DeadLettersAnswer),
+            DeadLettersRequest,
         ),
         Described(f"{_ADDRESS}/links", "get", "Links at an address", _LIST),
         Described(f"{INSIDE}/pipelines/{{name}}/report", "get", "State of a pipeline", _OBJECT),
@@ -155,10 +194,16 @@ def paths(refused: Document) -> Document:
             },
         }
         if one.body is not None:
-            content = {media: {"schema": schema(one.body)} for media in ("application/json", YAML)}
+            content = {media: {"schema": _body(one.body)} for media in ("application/json", YAML)}
             operation["requestBody"] = {"required": True, "content": content}
         item[one.method] = operation
     return found
+
+
+def _body(model: type[Model] | tuple[type[Model], ...]) -> Document:
+    if isinstance(model, tuple):
+        return {"anyOf": [_body(one) for one in model]}
+    return _reference(model) if model in _MESSAGES else schema(model)
 
 
 def _in_path(path: str) -> list[Document]:
