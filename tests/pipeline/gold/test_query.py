@@ -41,6 +41,25 @@ def test_batches_of_several_sources_are_aggregated_into_windows(lake: Lake) -> N
     assert lake.differences() == []
 
 
+def test_advancing_ends_at_the_readings_that_silver_had_at_its_start(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "STEP_ROWS", 10)
+    lake.append(*some(0, 8))
+    lake.query.catch_up()
+    for number in range(3):
+        lake.append(*some(number, 8))
+    steps = 0
+    for _ in lake.query.advance():
+        steps += 1
+        # as a source does, so that each step finds new readings
+        lake.append(*some(10 + steps, 8))
+        assert steps <= 3
+    assert steps == 3 and lake.query.step()
+    lake.query.catch_up()
+    assert lake.differences() == []
+
+
 def test_first_step_recomputes_by_day_only_above_the_row_limit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,8 +84,10 @@ class GoldLoop:
                 pause_s = self._failure.pause_s()
 
     def _advance(self) -> None:
-        while not self._stop.is_set() and self._query.step():
+        for _ in self._query.advance():
             self._steps += 1
+            if self._stop.is_set():
+                break
         if self._clock.monotonic() >= self._long_due_s:
             self._query.merge_long()
             self._long_due_s = self._clock.monotonic() + LONG_S

@@ -84,6 +84,20 @@ class GoldQuery:
         self._windows = sorted(windows_ms)
         self.table = GoldTable(table)
 
+    def advance(self) -> Iterator[None]:
+        """Process the readings that silver has now, and yield after each step.
+
+        Later ones wait for the next call, because there are always some while sources run.
+        """
+        if not DeltaTable.is_deltatable(self._silver):
+            return
+        opened = DeltaTable(self._silver)
+        app_id = gold_app_id(self._name, opened)
+        is_behind = True
+        while is_behind and self.step():
+            yield
+            is_behind = (self.table.committed_version(app_id) or 0) < opened.version()
+
     def step(self) -> bool:
         """Process up to `STEP_ROWS` new readings of silver; return whether there were any.
 
@@ -115,7 +129,7 @@ class GoldQuery:
 
     def catch_up(self) -> None:
         """Update all windows."""
-        while self.step():
+        for _ in self.advance():
             pass
         self.merge_long()
 
