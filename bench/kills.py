@@ -27,7 +27,7 @@ from postgres_server import postgres_server
 from spark_cluster import cluster
 from stream_documents import SPACE, stream
 
-ADDRESSES = {"in": "in", "out": "out", "on": "on"}
+ADDRESSES = {"in": "readings", "out": "alerts", "on": "forwarded"}
 RESULTS = Path(__file__).with_name("kills.jsonl")
 WORKERS = 2
 

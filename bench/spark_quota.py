@@ -160,10 +160,13 @@ class Bench:
         folder = self.folder / name
         with ExitStack() as stack:
             (self.folder / f"{name}-cluster").mkdir()
+            # a group is removed after its processes have ended
+            names = [f"enmasse-{os.getpid()}-{number}" for number in range(executors)]
+            groups = [stack.enter_context(quota(one, cores)) for one in names if cores is not None]
             standalone = stack.enter_context(cluster(self.folder / f"{name}-cluster", executors))
-            for number, pid in enumerate(workers_of(standalone) if cores else ()):
-                group = stack.enter_context(quota(f"enmasse-{os.getpid()}-{number}", cores or 0))
-                group.write_text(str(pid))
+            if groups:
+                for group, pid in zip(groups, workers_of(standalone), strict=True):
+                    group.write_text(str(pid))
             live = self.database.live_state(self.folder / f"{name}-secret")
             file = document(folder, self.platform.url(), ADDRESS, max_rows, live=live)
             words = ("--once", "--master", standalone.master, "--package", str(self.package))
@@ -239,6 +242,8 @@ def main() -> None:
     cases: dict[str, Any] = {"scale": scale, "driver": driver, "sources": sources}
     parser.add_argument("--only", nargs="+", choices=cases, default=list(cases))
     asked = parser.parse_args()
+    if asked.messages < asked.max_rows * (asked.warm_up + 1) or asked.messages < 3 * asked.large:
+        parser.error("--messages: at least one batch after --warm-up, and three of --large")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         names = [ADDRESS, *(f"source{number}" for number in range(SOURCES))]

@@ -18,6 +18,8 @@ MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 STOP_TIMEOUT_S = 30.0
+CLEANUP = ("enabled=true", "interval=10", "appDataTtl=10")
+"""Workers delete the folders of applications that have ended, after seconds."""
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -97,6 +99,8 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         # bounds of the daemons themselves; an executor has 1 GiB
         "SPARK_DAEMON_MEMORY": "256m",
+        # each start of an executor unpacks the package of the pipeline: hundreds of megabytes
+        "SPARK_WORKER_OPTS": " ".join(f"-Dspark.worker.cleanup.{one}" for one in CLEANUP),
     }
     ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with ExitStack() as stack:

@@ -29,8 +29,9 @@ MANIFEST = "enmasse-package.json"
 _OURS = ("enmasse", "pyspark_enmasse")
 _EXTRAS = {"spark", "postgresql"}
 """Extras that executors need, if installed."""
-_EXCLUDED = {"pyspark", "sqlalchemy"}
-"""The cluster has its own Spark; executors use live state by psycopg only."""
+_EXCLUDED = {"pyspark", "sqlalchemy", "deltalake"}
+"""The cluster has its own Spark; executors use live state by psycopg only, and the driver commits
+their files."""
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[([^]]*)\])?")
 _OF_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
 _COMPRESSION = 4
@@ -95,7 +96,7 @@ def distributions(also: Sequence[str]) -> list[Distribution]:
     while wanted:
         given, extras = wanted.pop()
         name = _normal(given)
-        if name in found or name in _EXCLUDED | {"enmasse"}:
+        if name in found or name in (_EXCLUDED - requested) | {"enmasse"}:
             continue
         try:
             found[name] = distribution(name)

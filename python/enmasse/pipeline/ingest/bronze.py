@@ -21,6 +21,11 @@ from enmasse.pipeline.tables.files import Table
 PARTITION_BY = ("space", "address", "date")
 REQUIRED = ("space", "address", "partition", "offset", "enqueued_time", "body")
 """Columns that identify a message."""
+_ARRIVAL = f"coalesce(enqueued_time, {envelope.BATCH_TIME})"
+_FIRST, _LAST = (f"TIMESTAMP '{day.isoformat(sep=' ')}'" for day in silver.DAYS)
+_DATE = f"CASE WHEN {_ARRIVAL} >= {_FIRST} AND {_ARRIVAL} < {_LAST} THEN to_date({_ARRIVAL}) END"
+_DATED = (*envelope.STORED.names, f"{_DATE} AS date")
+"""In SQL, as all expressions of a batch: each function of PySpark calls the JVM several times."""
 
 
 def table(path: str) -> Table:
@@ -43,10 +48,7 @@ def with_date(messages: DataFrame) -> DataFrame:
 
     The day is null outside the years of tables.
     """
-    arrival = F.coalesce("enqueued_time", envelope.BATCH_TIME)
-    first, last = (F.lit(day) for day in silver.DAYS)
-    day = F.when((arrival >= first) & (arrival < last), F.to_date(arrival))
-    return messages.select(*(F.col(name) for name in envelope.STORED.names), day.alias("date"))
+    return messages.selectExpr(*_DATED)
 
 
 def append(frame: DataFrame, to: Table, app_id: str, batch_id: int) -> Appended:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from enmasse.pipeline.detect import detectors
@@ -30,9 +30,9 @@ def of_readings(parsed: DataFrame, shortest_ms: int) -> list[Row]:
 def _of_messages(messages: DataFrame) -> DataFrame:
     """A row for each day and partition."""
     return messages.groupBy(*DAY, "partition").agg(
-        F.count("*").alias("messages"),
-        F.sum(F.octet_length("body")).alias("bytes"),
-        F.max(F.unix_micros("enqueued_time")).alias("newest_us"),
+        F.expr("count(*) AS messages"),
+        F.expr("sum(octet_length(body)) AS bytes"),
+        F.expr("max(unix_micros(enqueued_time)) AS newest_us"),
     )
 
 
@@ -40,18 +40,16 @@ def _of_readings(parsed: DataFrame, shortest_ms: int) -> DataFrame:
     """A row for each day. A reading is late if it arrived later than the shortest window after its
     time.
     """
-    is_good = F.col("reason").isNull()
-    delay_us = F.unix_micros("enqueued_time") - F.unix_micros("event_time")
-
-    def count(name: str, condition: Column) -> Column:
-        return F.count_if(condition).alias(name)
-
-    return parsed.groupBy("space", "address", F.to_date("enqueued_time").alias("date")).agg(
-        count("readings", is_good),
-        count("quarantined", ~is_good),
-        count("late", is_good & (delay_us > shortest_ms * US_PER_MS)),
-        count("clamped", is_good & F.col("clamped")),
-    )
+    delay_us = "unix_micros(enqueued_time) - unix_micros(event_time)"
+    is_late = f"{delay_us} > {shortest_ms * US_PER_MS}"
+    conditions = {
+        "readings": "reason IS NULL",
+        "quarantined": "reason IS NOT NULL",
+        "late": f"reason IS NULL AND {is_late}",
+        "clamped": "reason IS NULL AND clamped",
+    }
+    counts = [F.expr(f"count_if({condition}) AS {name}") for name, condition in conditions.items()]
+    return parsed.groupBy("space", "address", F.expr("to_date(enqueued_time) AS date")).agg(*counts)
 
 
 def total(rows: Sequence[Row], column: str) -> int:

@@ -62,7 +62,8 @@ def parsed(messages: DataFrame, source: "Source", steps: "Sequence[Step]") -> Da
         used = silver.used(layout)
         names = dict.fromkeys([*used, *BODY, envelope.BATCH_TIME])
         # bronze of earlier versions lacks columns, which `conform` adds
-        needed = messages.select(*(name for name in names if name in messages.columns))
+        known = messages.columns
+        needed = messages.selectExpr(*(name for name in names if name in known))
         return needed.mapInArrow(_decode_and_parse(columns_of(source, used), layout), schema)
     columns = columns_of(source)
     declared = f"{declare_columns(columns)}, {silver.BATCH_TIME} timestamp"

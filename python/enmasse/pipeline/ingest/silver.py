@@ -185,8 +185,8 @@ def days(times: pyarrow.Array) -> pyarrow.Array:
 
 def split_frame(rows: "DataFrame") -> "tuple[DataFrame, DataFrame]":
     """Split rows of `SCHEMA` into rows of silver and rows of quarantine."""
-    is_good = rows["reason"].isNull()
-    return rows.where(is_good).select(*READING), rows.where(~is_good).select(*QUARANTINE)
+    good, refused = rows.where("reason IS NULL"), rows.where("reason IS NOT NULL")
+    return good.selectExpr(*READING), refused.selectExpr(*QUARANTINE)
 
 
 class _Records:

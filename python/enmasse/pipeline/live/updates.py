@@ -112,7 +112,7 @@ def plan(readings: DataFrame, work: Work, tasks: int) -> DataFrame:
                 {name: [getattr(one, name) for one in results] for name in names}
             )
 
-    by_device = readings.select(*COLUMNS).repartition(tasks, "device")
+    by_device = readings.selectExpr(*COLUMNS).repartition(tasks, "device")
     return by_device.mapInArrow(live_state, _PART)
 
 

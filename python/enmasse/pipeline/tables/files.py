@@ -164,13 +164,13 @@ def read(
         # the same in all files, so no join
         same = zip(named, columns[0], strict=False)
         known_to_all = {field.name: F.lit(one).cast(field.dataType) for field, one in same}
-        return rows.withColumns(known_to_all).select(*(f"`{name}`" for name in schema.names))
+        return rows.withColumns(known_to_all).selectExpr(*(f"`{name}`" for name in schema.names))
     by_path = F.broadcast(spark.createDataFrame(columns, known))
     # a URL, in which `+` is itself
     url = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
     inside = F.regexp_extract(url, f"(?s)^.*?{re.escape(root)}/(.*)$", 1)
     rows = rows.drop(*(field.name for field in named)).withColumn("_path", inside)
-    return rows.join(by_path, "_path").select(*(f"`{name}`" for name in schema.names))
+    return rows.join(by_path, "_path").selectExpr(*(f"`{name}`" for name in schema.names))
 
 
 Footers = dict[tuple[str, str], Any]
