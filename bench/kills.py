@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,8 @@ def one_schedule(seed: int, kills: int) -> dict[str, Any]:
         try:
             found = run_schedule(place, folder / "p", seed, kills, ADDRESSES)
         except AssertionError as error:
-            found = {"seed": seed, "failed": str(error)[-2000:]}
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            found = {"seed": seed, "failed": f"{last.name}: {last.line}\n{str(error)[-2000:]}"}
     spark = "local" if place.cluster is None else f"cluster of {WORKERS} executors"
     return found | {"spark": spark, "seconds": round(time.monotonic() - begun_s)}
 

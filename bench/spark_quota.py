@@ -51,6 +51,8 @@ SMALL = 10_000
 ADDRESS = "scale"
 SOURCES, SOURCES_CORES = 8, 0.5
 POLL_S = 0.05
+END_TIMEOUT_S = 60.0
+"""How long the processes of a group may take to end."""
 
 
 @contextmanager
@@ -59,18 +61,22 @@ def quota(name: str, cores: float) -> Iterator[Path]:
     is_second = (CONTROL / "cgroup.controllers").exists()
     group = (CONTROL if is_second else CONTROL / "cpu") / name
     group.mkdir()
-    limit = round(cores * PERIOD_US)
-    if is_second:
-        (group / "cpu.max").write_text(f"{limit} {PERIOD_US}")
-    else:
-        (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-        (group / "cpu.cfs_quota_us").write_text(str(limit))
+
+    def limit(quota_us: int | None) -> None:
+        if is_second:
+            (group / "cpu.max").write_text(f"{quota_us or 'max'} {PERIOD_US}")
+        else:
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota_us or -1))
+
+    limit(round(cores * PERIOD_US))
     try:
         yield group / "cgroup.procs"
     finally:
-        for _ in range(100):
-            if not (group / "cgroup.procs").read_text():
-                break
+        # executors outlive their worker, the longer the less time they have
+        limit(None)
+        deadline = time.monotonic() + END_TIMEOUT_S
+        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
             time.sleep(POLL_S)
         group.rmdir()
 

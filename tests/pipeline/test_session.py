@@ -58,6 +58,48 @@ def test_ctrl_c_during_the_start_of_spark_leaves_no_jvm(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGINT
 
 
+WORKERS = """
+import os, sys
+from pathlib import Path
+import pyarrow
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from enmasse.pipeline.session import session
+
+class Reader(DataSourceReader):
+    def read(self, partition):
+        yield (os.getppid(),)
+
+class Parents(DataSource):
+    @classmethod
+    def name(cls):
+        return "parents"
+
+    def schema(self):
+        return "reader long"
+
+    def reader(self, schema):
+        return Reader()
+
+def with_own(batches):
+    for batch in batches:
+        own = {"mapper": [os.getppid()], "seed": [os.environ["PYTHONHASHSEED"]]}
+        yield pyarrow.record_batch({"reader": batch["reader"]} | own)
+
+with session("p", "local[1]", 512 << 20, Path(sys.argv[1])) as spark:
+    spark.dataSource.register(Parents)
+    rows = spark.read.format("parents").load()
+    (row,) = rows.mapInArrow(with_own, "reader long, mapper long, seed string").collect()
+    print(row.reader == row.mapper, row.seed)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_readers_and_other_tasks_share_python_workers(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WORKERS, tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280, check=False)
+    assert (done.stdout, done.returncode) == ("True 0\n", 0), done.stderr
+
+
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A private copy of the environment without SPARK_HOME."""

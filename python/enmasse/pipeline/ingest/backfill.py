@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow
 import pyarrow.compute as pc
-import pyarrow.dataset
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -238,7 +237,7 @@ class Backfill:
         with functions.computing(steps):
             parsed = decoding.parsed(messages, source, steps)
             files.write_parquet(parsed, str(self._rows(number)))
-        rows = pyarrow.dataset.dataset(self._rows(number), silver.SCHEMA)
+        rows = self._found(number)
         readings = rows.count_rows(filter=_chosen("silver"))
         refused = rows.count_rows(filter=_chosen("quarantine"))
         return BackfillResult(source.name, messages.count(), readings, refused)
@@ -246,8 +245,15 @@ class Backfill:
     def _rows(self, number: int) -> Path:
         return self._folder / "rows" / str(number)
 
+    def _found(self, number: int) -> Any:
+        """The new rows of a part as a data set."""
+        # it imports pandas, and a run of the pipeline needs neither
+        from pyarrow import dataset
+
+        return dataset.dataset(self._rows(number), silver.SCHEMA)
+
     def _replace(self, number: int, part: Part, name: str) -> None:
-        rows = pyarrow.dataset.dataset(self._rows(number), silver.SCHEMA)
+        rows = self._found(number)
         chosen = rows.scanner(columns=TABLES[name], filter=_chosen(name)).to_reader()
         query = self._queries.get(part.source)
         done = {} if query is None else {self._app_id(part.source): query["batch_id"]}
