@@ -1,10 +1,12 @@
 """What MQTT clients leave in an address space: sessions and retained messages."""
 
+import pytest
 from playwright.sync_api import expect
 
 from console.conftest import Console, api_client, put_address, space_path
 from mqtt_client import device_at
 
+pytestmark = pytest.mark.timeout(300)
 SPACE = space_path("default")
 SESSIONS = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/default/mqttsessions"
 
