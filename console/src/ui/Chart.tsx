@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { useTheme } from '@/app/theme';
+import { labelled } from './format';
 
 /** Series over time. Drawn on a canvas; the text below it says the last values to those who do not see it. */
 
@@ -43,12 +44,6 @@ export function aligned(series: readonly ChartSeries[]): [number[], ...(number |
     return times.map((time) => byTime.get(time) ?? null);
   });
   return [times, ...columns];
-}
-
-/** Labels of an axis; small values that would read the same are named once. */
-export function labelled(ticks: readonly number[], format: ChartProps['format']): string[] {
-  const labels = ticks.map((tick) => format(tick));
-  return labels.map((label, index) => (labels.indexOf(label) === index ? label : ''));
 }
 
 function optionsOf(props: ChartProps, width: number): uPlot.Options {

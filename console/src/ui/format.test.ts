@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { age, bytes, count, duration, milliseconds, plural, rate } from './format';
+import { age, bytes, count, duration, labelled, milliseconds, plural, rate } from './format';
 
 it.each([
   [0, '0'],
@@ -45,4 +45,8 @@ it('reads times', () => {
   expect(milliseconds(7 * 86_400_000)).toBe('7d');
   expect(milliseconds('7d')).toBe('7d');
   expect(plural(1, 'address', 'addresses')).toBe('1 address');
+});
+
+it('names values that read the same once on an axis', () => {
+  expect(labelled([0, 0.02, 0.04, 0.2], rate)).toEqual(['0', '<0.1', '', '0.2']);
 });

@@ -85,3 +85,9 @@ export function percent(share: number): string {
 export function plural(value: number, word: string, many = `${word}s`): string {
   return `${count(value)} ${value === 1 ? word : many}`;
 }
+
+/** Labels of an axis; small values that would read the same are named once. */
+export function labelled(ticks: readonly number[], format: (value: number) => string): string[] {
+  const labels = ticks.map((tick) => format(tick));
+  return labels.map((label, index) => (labels.indexOf(label) === index ? label : ''));
+}
