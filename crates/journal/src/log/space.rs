@@ -159,8 +159,8 @@ impl Space {
     }
 
     /// The segment with the smallest live share, if the log is larger than twice its live bytes
-    /// plus `slack_bytes`. The share is relative to the capacity for records: two segments must fit
-    /// into one, or the log would copy them repeatedly.
+    /// plus `slack_bytes`. The share is relative to the capacity for records, and below one half by
+    /// the index lines: two segments must fit into one, or the log would copy them repeatedly.
     pub(super) fn sparsest(&self, active: Option<u32>, slack_bytes: u64) -> Option<u32> {
         let (used, alive) = self.totals();
         if used <= alive * 2 + slack_bytes {
@@ -172,7 +172,7 @@ impl Space {
             .filter(|&(&number, segment)| Some(number) != active && segment.messages > 0)
             .filter(|(_, segment)| segment.passed_over != Some(segment.messages))
             .min_by_key(|(_, segment)| share(segment))
-            .filter(|(_, segment)| share(segment) <= 512)
+            .filter(|(_, segment)| share(segment) <= 480)
             .map(|(&number, _)| number)
     }
 }
@@ -190,6 +190,7 @@ mod tests {
     fn segments_that_do_not_fit_pairwise_are_not_compacted() {
         let (size, alive) = (16 << 10, [9122, 6344, 8000, 0]);
         assert_eq!(space(size, &alive).sparsest(Some(4), size), None, "headers fill a quarter");
+        assert_eq!(space(size, &[9122, 6103, 8000, 0]).sparsest(Some(4), size), None, "index lines need room, too");
         let large = alive.map(|bytes| bytes << 12);
         assert_eq!(space(size << 12, &large).sparsest(Some(4), size << 12), Some(2));
     }
