@@ -91,6 +91,9 @@ def _manifest(path: Path, kind: str) -> None:
     if kind in ("stored", "depth", "empty", "queues"):
         count = 10_000 if kind == "queues" else QUEUES
         addresses += [(f"queue/{number}", "queue") for number in range(count)]
+    if kind == "shared":
+        addresses += [(f"queue/{number}", "queue, deadletter: dead") for number in range(4)]
+        addresses += [("dead", "deadletter")]
     if kind == "streams":
         addresses += [(name, "topic, retention: {bytes: 100GiB}") for name in STREAMS]
     if kind == "stored":
@@ -150,7 +153,8 @@ def node(
     folder: Path, kind: str = "node", checkout: Path = ROOT, workers: int = 0
 ) -> Iterator[Server]:
     """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues,
-    `neighbours` a second space, `noisy`, with a bound, `tenants` one without, and a queue in each.
+    `shared` four queues with one dead-letter address, `neighbours` a second space, `noisy`, with a
+    bound, `tenants` one without, and a queue in each.
 
     A second node of the same kind in the same folder reuses the data of the first. `workers` as in
     `enmasse up`.
