@@ -3,9 +3,9 @@
     .venv/bin/python bench/homes.py [--seconds 5] [--rounds 5]
 
 Four producers and four consumers use four queues of one space, which share a dead-letter address,
-with durable messages of 1 KiB: on a node with one worker and on one with two, in turn. The goals: of
-two workers, the busier one uses at most 60 % of the CPU of both; the CPU of the node for each message
-is at most 1.15 times that of one worker.
+with durable messages of 1 KiB: on a node with one worker and on one with two, in turn. The goals:
+of two workers, the busier one uses at most 60 % of the CPU of both; the CPU of the node for each
+message is at most 1.15 times that of one worker.
 
 Client and server share the machine. `cargo build --release -p enmasse-load` builds the load tool.
 """
@@ -48,7 +48,7 @@ def worker_cpu_s(pid: int) -> list[float]:
 
 
 def measured(node: servers.Server, seconds: float) -> dict[str, float]:
-    """One run: the rate, the CPU of the node for each message, and the share of the busier worker."""
+    """One run: the rate, the CPU for each message, and the share of the busier worker."""
     [pid] = node.pids
     before, workers_before = servers.cpu_s([pid]), worker_cpu_s(pid)
     report = load(node, LOAD | {"duration": str(seconds)})
