@@ -126,7 +126,7 @@ def test_replaced_subscription_loses_no_message(served: Platform, topic: str) ->
     """[5: 3.8.4-4]"""
     with device_at(served) as one, device_at(served) as other:
         one.publish(topic, "retained", retain=True)
-        one.subscribe(topic, 2, retainHandling=2)
+        one.subscribe(topic, 0, retainHandling=2)
         for batch in range(10):
             sent = [other.send(topic, f"{batch}.{count}", 1) for count in range(20)]
             one.subscribe(topic, 1 + batch % 2, retainHandling=2)

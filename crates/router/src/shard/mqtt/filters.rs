@@ -78,9 +78,10 @@ impl FilterState {
             (None, Some(session)) => format!("{session}:{}:{text}", entry.uid).replace('|', "%7C"),
             (None, None) => format!("mqtt:{text}").replace('|', "%7C"),
         };
-        let settled = self.options.qos == QoS::AtMostOnce;
-        let mode = if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
-        Attach { source: Some(Box::new(source)), snd_settle_mode: mode, ..request(name) }
+        // Also for QoS 0, so that a link stays when its filter is subscribed again with another QoS: no
+        // message may be lost then [5: 3.8.4-4].
+        let snd_settle_mode = SenderSettleMode::Unsettled;
+        Attach { source: Some(Box::new(source)), snd_settle_mode, ..request(name) }
     }
 }
 

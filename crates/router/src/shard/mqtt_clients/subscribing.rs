@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use enmasse_amqp::connection::LinkId;
-use enmasse_amqp::types::{Error, Role, SenderSettleMode, condition};
-use enmasse_mqtt::codec::{QoS, ReasonCode, Subscribe, Unsubscribe};
+use enmasse_amqp::types::{Error, Role, condition};
+use enmasse_mqtt::codec::{ReasonCode, Subscribe, Unsubscribe};
 use enmasse_mqtt::topic::Filter;
 
 use super::sessions::record_name;
@@ -84,11 +84,7 @@ impl Shard {
     ) {
         let Some(mqtt) = self.mqtt(id) else { return };
         let before = mqtt.filters.get(text).map(|before| before.options);
-        let moved = before.filter(|before| {
-            before.no_local != state.options.no_local
-                || (before.qos == QoS::AtMostOnce) != (state.options.qos == QoS::AtMostOnce)
-        });
-        if moved.is_some() {
+        if before.is_some_and(|before| before.no_local != state.options.no_local) {
             self.end_links(id, text);
         }
         let Some(mqtt) = self.mqtt(id) else { return };
@@ -131,11 +127,7 @@ impl Shard {
         let Some(state) = mqtt.link(link) else { return };
         let Some(filter) = mqtt.filters.get(&state.filter) else { return };
         let session = mqtt.session.is_durable().then(|| record_name(conn.user()));
-        let mut attach = filter.attach(&state.filter, &state.entry, session.as_deref());
-        if mqtt.serving.is_some() {
-            // A receiver of AMQP settles every delivery, unless it asks for settled ones.
-            attach.snd_settle_mode = SenderSettleMode::Unsettled;
-        }
+        let attach = filter.attach(&state.filter, &state.entry, session.as_deref());
         self.attach_mqtt(id, link, Box::new(attach));
     }
 
