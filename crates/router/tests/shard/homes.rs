@@ -10,7 +10,7 @@ use enmasse_router::shard::RecoveredQueues;
 use enmasse_router::table::Table;
 
 use crate::net::Net;
-use crate::transactions::{Controller, post_to, within};
+use crate::transactions::{Controller, post_to, stored_in, within};
 use crate::{OPEN_SPACE, accepted, pinned, rejected};
 
 const QUEUES: &str = r#"{"uid": "a", "name": "orders", "type": "queue", "deadletter": "dead"},
@@ -39,18 +39,6 @@ fn message(address: &str, text: &str) -> Vec<u8> {
     crate::message_to(address, None, text.as_bytes())
 }
 
-/// The number of messages in a queue; a separate client takes them.
-fn take_all(net: &mut Net, address: &str) -> usize {
-    let client = net.simple(0);
-    let link = net.receiver(client, address, 100);
-    let messages = net.messages(client);
-    for (id, _) in &messages {
-        net.settle(client, link, *id, &accepted());
-    }
-    net.detach(client, link);
-    messages.len()
-}
-
 #[test]
 fn rejected_message_reaches_the_dead_letter_at_another_home() {
     for shard in [0, 1] {
@@ -61,7 +49,7 @@ fn rejected_message_reaches_the_dead_letter_at_another_home() {
         let link = net.receiver(client, "jobs", 10);
         let [(id, _)] = net.messages(client)[..] else { panic!("one message") };
         net.settle(client, link, id, &rejected());
-        assert_eq!((take_all(&mut net, "dead"), take_all(&mut net, "jobs")), (1, 0));
+        assert_eq!((stored_in(&mut net, "dead"), stored_in(&mut net, "jobs")), (1, 0));
     }
 }
 
@@ -93,7 +81,7 @@ fn operation_moves_messages_to_another_home_and_leaves_those_that_it_declines() 
     let (_, operated) = ended.next().expect("it has ended");
     drop(ended);
     assert_eq!(operated.messages, 1, "the other queue holds one message: {operated:?}");
-    assert_eq!((take_all(&mut net, "jobs"), take_all(&mut net, "orders")), (1, 1));
+    assert_eq!((stored_in(&mut net, "jobs"), stored_in(&mut net, "orders")), (1, 1));
 }
 
 #[test]
@@ -117,10 +105,10 @@ fn transaction_takes_effect_at_both_homes_or_at_none() {
             other => panic!("{other:?}"),
         }
         let expected = usize::from(result && !fail);
-        assert_eq!((take_all(&mut net, "orders"), take_all(&mut net, "jobs")), (expected, expected));
+        assert_eq!((stored_in(&mut net, "orders"), stored_in(&mut net, "jobs")), (expected, expected));
         // No reservation is left: the queue takes as many messages as before.
         net.send(client, jobs, &message("jobs", "later"), false);
-        assert_eq!(take_all(&mut net, "jobs"), 1);
+        assert_eq!(stored_in(&mut net, "jobs"), 1);
     }
 }
 
@@ -139,8 +127,8 @@ fn retirement_and_posting_at_different_homes_are_one_transaction() {
         net.settle_with(client, link, id, &within(&txn, Some(accepted())), true);
         post_to(&mut net, client, jobs, &txn, &message("jobs", "m"));
         assert_eq!(control.discharge(&mut net, &txn, fail), accepted());
-        assert_eq!(take_all(&mut net, "jobs"), usize::from(!fail));
+        assert_eq!(stored_in(&mut net, "jobs"), usize::from(!fail));
         net.detach(client, link);
-        assert_eq!(take_all(&mut net, "orders"), usize::from(fail));
+        assert_eq!(stored_in(&mut net, "orders"), usize::from(fail));
     }
 }

@@ -97,10 +97,15 @@ fn failure(outcome: Outcome) -> Error {
     }
 }
 
-/// The messages in the queue; a separate client consumes them.
+/// The number of messages in the queue; a separate client consumes them.
 pub(crate) fn stored(net: &mut Net) -> usize {
+    stored_in(net, "orders")
+}
+
+/// The same for any queue.
+pub(crate) fn stored_in(net: &mut Net, address: &str) -> usize {
     let client = net.simple(0);
-    let link = net.receiver(client, "orders", 100);
+    let link = net.receiver(client, address, 100);
     let messages = net.messages(client);
     for (id, _) in &messages {
         net.settle(client, link, *id, &accepted());
