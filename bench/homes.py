@@ -41,7 +41,7 @@ def worker_cpu_s(pid: int) -> list[float]:
     found = []
     for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda task: int(task.name)):
         name, _, fields = (task / "stat").read_text().partition("(")[2].rpartition(")")
-        if name.startswith("worker-"):
+        if name.startswith("enmasse-worker-"):
             ticks = fields.split()
             found.append((int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK"))
     return found

@@ -175,7 +175,7 @@ def node(
     command += ["--workers", str(workers)]
     for name in ("amqp", "amqps", "http"):
         command += [f"--{name}-port", "0"]
-    for name in ("ws", "wss", "https"):
+    for name in ("ws", "wss", "https", "mqtt", "mqtts"):
         command += [f"--{name}-port", "off"]
     # As installed: without its bytecode a start is mostly compilation.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
