@@ -19,6 +19,7 @@ from enmasse.engines import (
     Operation,
     Proof,
     ServerCertificate,
+    SessionName,
     Slice,
     SliceDone,
     SpaceStatistics,
@@ -117,20 +118,19 @@ class FakeEngine:
         self.open = [one for one in self.open if one.id != connection]
 
     async def mqtt_sessions(
-        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+        self, space_uid: str, *, after: SessionName | None, limit: int
     ) -> tuple[Sequence[MqttSession], int]:
-        def key(one: MqttSession) -> tuple[str, str]:
-            return one.user or "", one.client_id
+        def key(name: SessionName) -> tuple[str, str]:
+            return name.user or "", name.client_id
 
-        start = ("", "") if after is None else (after[0] or "", after[1])
-        found = [one for one in sorted(self.sessions, key=key) if key(one) > start]
+        start = ("", "") if after is None else key(after)
+        in_order = sorted(self.sessions, key=lambda one: key(one.name))
+        found = [one for one in in_order if key(one.name) > start]
         return found[:limit], max(len(found) - limit, 0)
 
-    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+    async def end_mqtt_session(self, space_uid: str, name: SessionName) -> bool:
         before = len(self.sessions)
-        self.sessions = [
-            one for one in self.sessions if (one.user, one.client_id) != (user, client_id)
-        ]
+        self.sessions = [one for one in self.sessions if one.name != name]
         return len(self.sessions) < before
 
     def session(self, space: str) -> Session:

@@ -175,22 +175,24 @@ class Node:
         times out.
         """
 
-    def sessions(self, space: str, after: tuple[str | None, str] | None, max_count: int) -> str:
+    def sessions(self, space: str, after_json: str | None, max_count: int) -> str:
         """Return MQTT sessions of the space with a uid, by user and client id, as JSON.
 
-        Those after the user and client id `after`, if given. `{"sessions": [{"user", "clientId",
-        "connection": null or its number, "expiryS": null (no end) or seconds, "subscriptionCount",
-        "subscriptions": [{"filter", "qos", "noLocal"}] (at most 1,000), "will": null or {"topic",
-        "qos", "retain", "delayS", "bytes"}}], "more": 0}`; `more` is the number of sessions beyond
-        `max_count`.
+        Those after the one named `after`, if given. `{"sessions": [{"user", "kind": "client",
+        "subscription" or "will", "clientId", "link", "connection": null or its number, "expiryS":
+        null (no end) or seconds, "subscriptionCount", "subscriptions": [{"filter", "qos",
+        "noLocal"}] (at most 1,000), "will": null or {"topic", "qos", "retain", "delayS",
+        "bytes"}}], "more": 0}`; `more` is the number of sessions beyond `max_count`. The first four
+        fields name a session.
 
         Raises NativeError: Missing without such a space; Unavailable if a worker does not answer.
         """
 
-    def end_session(self, space: str, user: str | None, client_id: str) -> bool:
+    def end_session(self, space: str, name_json: str) -> bool:
         """End an MQTT session with its subscriptions; return whether it exists.
 
-        A connected client gets DISCONNECT 0x98; its will is published.
+        A connected client gets DISCONNECT 0x98, the receiver of a subscription
+        `amqp:resource-deleted`; its will is published.
 
         Raises NativeError: Missing without such a space; Unavailable if it does not end in time.
         """

@@ -169,17 +169,18 @@ class Node:
         return _object(done), messages
 
     def sessions(
-        self, space_uid: str, after: tuple[str | None, str] | None, count_max: int
+        self, space_uid: str, after: Mapping[str, Any] | None, count_max: int
     ) -> tuple[list[dict[str, Any]], int]:
         """Return MQTT sessions of a space and the number of those beyond `count_max`."""
         with translated():
-            found = _object(self._node.sessions(space_uid, after, count_max))
+            start = None if after is None else json.dumps(dict(after))
+            found = _object(self._node.sessions(space_uid, start, count_max))
         return found["sessions"], found["more"]
 
-    def end_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+    def end_session(self, space_uid: str, name: Mapping[str, Any]) -> bool:
         """End an MQTT session; return whether it exists."""
         with translated():
-            return self._node.end_session(space_uid, user, client_id)
+            return self._node.end_session(space_uid, json.dumps(dict(name)))
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections, oldest first."""

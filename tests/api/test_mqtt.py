@@ -5,7 +5,14 @@ import pytest
 from asgi_platform import SPACES, Served, bearer, body
 from doubles import space
 from enmasse.base.errors import Code, Fault, Invalid
-from enmasse.engines import MqttSession, Operation, SliceDone, StoredMessage
+from enmasse.engines import (
+    MqttSession,
+    Operation,
+    SessionKind,
+    SessionName,
+    SliceDone,
+    StoredMessage,
+)
 from enmasse.messaging import Data, Message, Properties
 
 SPACE = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/default"
@@ -56,9 +63,14 @@ async def test_wrong_filter_is_named(with_space: Served) -> None:
     assert "wildcard" in refused.json()["message"]
 
 
+def session(user: str | None, client_id: str) -> MqttSession:
+    """A session of a client that is not connected."""
+    return MqttSession(SessionName(user, client_id))
+
+
 async def test_sessions_are_paged(with_space: Served) -> None:
-    with_space.engine.sessions = [MqttSession("amy", f"c{number}") for number in range(3)]
-    with_space.engine.sessions.append(MqttSession(None, "nameless"))
+    with_space.engine.sessions = [session("amy", f"c{number}") for number in range(3)]
+    with_space.engine.sessions.append(session(None, "nameless"))
     seen, query = [], {"limit": "2"}
     while True:
         page = (await with_space.http.get(SESSIONS, params=query)).json()
@@ -67,19 +79,38 @@ async def test_sessions_are_paged(with_space: Served) -> None:
             break
         query["continue"] = page["metadata"]["continue"]
     assert seen == [(None, "nameless"), ("amy", "c0"), ("amy", "c1"), ("amy", "c2")]
-    for token in ("x", "W10=", "WzEsIDJd"):
+    for token in ("x", "W10=", "WzEsIDIsIDMsIDRd", "WzEsIDIsICJjbGllbnQiLCBudWxsXQ=="):
         wrong = await with_space.http.get(SESSIONS, params={"continue": token})
         assert wrong.status_code == 422, token
 
 
 async def test_session_is_ended_by_client_id_and_user(with_space: Served) -> None:
-    with_space.engine.sessions = [MqttSession("amy", "a"), MqttSession(None, "a")]
+    with_space.engine.sessions = [session("amy", "a"), session(None, "a")]
     assert (await with_space.http.delete(SESSIONS)).status_code == 422
     missing = await with_space.http.delete(SESSIONS, params={"clientId": "a", "user": "bob"})
     assert missing.status_code == 404
     done = await with_space.http.delete(SESSIONS, params={"clientId": "a", "user": "amy"})
     assert done.json()["status"] == "Success"
-    assert with_space.engine.sessions == [MqttSession(None, "a")]
+    assert with_space.engine.sessions == [session(None, "a")]
+
+
+async def test_session_of_an_amqp_client_is_ended_by_its_kind(with_space: Served) -> None:
+    subscription = MqttSession(SessionName("amy", "a", SessionKind.SUBSCRIPTION))
+    will = MqttSession(SessionName("amy", "a", SessionKind.WILL, "lwt"))
+    with_space.engine.sessions = [session("amy", "a"), subscription, will]
+    listed = (await with_space.http.get(SESSIONS)).json()["items"]
+    assert [(one["kind"], one.get("link")) for one in listed] == [
+        ("client", None),
+        ("subscription", None),
+        ("will", "lwt"),
+    ]
+    named = {"clientId": "a", "user": "amy"}
+    for wrong in ({"kind": "sessions"}, {"kind": "will"}, {"link": "lwt"}):
+        assert (await with_space.http.delete(SESSIONS, params=named | wrong)).status_code == 422
+    await with_space.http.delete(SESSIONS, params=named | {"kind": "subscription"})
+    assert with_space.engine.sessions == [session("amy", "a"), will]
+    await with_space.http.delete(SESSIONS, params=named | {"kind": "will", "link": "lwt"})
+    assert with_space.engine.sessions == [session("amy", "a")]
 
 
 async def test_viewers_see_sessions_and_no_bodies(with_space: Served) -> None:

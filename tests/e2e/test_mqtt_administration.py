@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from proton import Message
+from proton.utils import LinkDetached
 
 from mqtt_client import cut, device, device_at
 from platform_process import Platform, Start, running
-from proton_client import address, document
+from proton_client import TIMEOUT_S, address, connected, document
+from subscription_client import Service
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -126,3 +129,44 @@ def test_ended_session_stays_ended_after_a_crash(tmp_path: Path) -> None:
         platform.kill()
     with running(tmp_path / "data") as platform:
         assert listed(platform, "session", "list") == []
+
+
+def of_amqp(platform: Platform, kind: str) -> list[dict[str, Any]]:
+    """The sessions of AMQP clients of a kind."""
+    return [one for one in listed(platform, "get", "sessions") if one["kind"] == kind]
+
+
+def test_subscriptions_of_amqp_clients_are_listed_and_ended(served: Platform) -> None:
+    with connected(served, "gateway") as connection:
+        subscriptions = Service(connection)
+        subscriptions.subscribe("feed", sensors_all=1)
+        [away] = of_amqp(served, "subscription")
+        assert (away["clientId"], away["connected"]) == ("feed", False)
+        assert [one["filter"] for one in away["subscriptions"]] == ["sensors/#"]
+        receiver = connection.create_receiver("feed")
+        [here] = of_amqp(served, "subscription")
+        connections = json.loads(served.enmasse("get", "connections", "--output", "json"))["items"]
+        assert here["connection"] in [str(one["id"]) for one in connections]
+        assert "feed" in served.enmasse("session", "list")
+        served.enmasse("session", "end", "feed", "--kind", "subscription")
+        with pytest.raises(LinkDetached, match="administrator"):
+            receiver.receive(timeout=TIMEOUT_S)
+        assert of_amqp(served, "subscription") == []
+        with pytest.raises(LinkDetached, match="not-found"):
+            connection.create_receiver("feed")
+        subscriptions.subscribe("feed", alarms_all=1)
+        served.enmasse("session", "end", "feed", "--kind", "subscription")
+        assert subscriptions.list("feed") == {}
+
+
+def test_wills_of_amqp_clients_are_listed_and_published_when_ended(served: Platform) -> None:
+    with device_at(served, "watcher") as watcher, connected(served, "pump") as connection:
+        watcher.subscribe("alarms/#", 1)
+        will = Message(address="alarms/pump", subject="will", body=b"stopped", durable=True)
+        connection.create_sender("$lwt", name="lwt").send(will)
+        [found] = of_amqp(served, "will")
+        assert (found["clientId"], found["link"], found["connected"]) == ("pump", "lwt", True)
+        assert found["will"]["topic"] == "alarms/pump"
+        served.enmasse("session", "end", "pump", "--kind", "will", "--link", "lwt")
+        assert watcher.take(1) == [("alarms/pump", b"stopped")]
+        assert of_amqp(served, "will") == []

@@ -29,6 +29,11 @@ const SUBSCRIPTIONS: Column<MqttSubscription>[] = [
   },
 ];
 
+/** What has a session. */
+export function kindOf({ kind }: MqttSession): string {
+  return { client: 'MQTT client', subscription: 'AMQP subscription', will: 'AMQP will' }[kind];
+}
+
 /** When a session ends by itself (MQTT 5.0, section 3.1.2.11.2). */
 export function expiryOf({ expirySeconds }: MqttSession): string {
   if (expirySeconds === undefined) return 'never';
@@ -48,12 +53,21 @@ export function SessionDetail({ session, onClose }: { session: MqttSession; onCl
             <Facts
               columns={3}
               of={[
+                ['Kind', kindOf(session)],
                 [
-                  'Client id',
+                  { client: 'Client id', subscription: 'Subscription', will: 'Container' }[session.kind],
                   <bdi key="client" className="em-break">
                     {session.clientId}
                   </bdi>,
                 ],
+                session.link === undefined
+                  ? null
+                  : [
+                      'Link',
+                      <bdi key="link" className="em-break">
+                        {session.link}
+                      </bdi>,
+                    ],
                 ['User', session.user ?? 'anonymous'],
                 ['Client', session.connected ? 'connected' : 'away'],
                 ['Ends', expiryOf(session)],

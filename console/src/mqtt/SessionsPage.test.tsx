@@ -10,6 +10,7 @@ import type { MqttSession } from './queries';
 const BASE = '/apis/enmasse.io/v1beta1/namespaces/default/addressspaces/shop/mqttsessions';
 const END = ['delete addressspaces mqttsessions'];
 const METER: MqttSession = {
+  kind: 'client',
   clientId: 'meter-1',
   user: 'amy',
   connected: true,
@@ -22,7 +23,13 @@ const METER: MqttSession = {
   ],
   will: { topic: 'alarms/lost', qos: 1, retain: true, delaySeconds: 60, bytes: 5 },
 };
-const AWAY: MqttSession = { clientId: 'meter-1', connected: false, subscriptionCount: 0, subscriptions: [] };
+const AWAY: MqttSession = {
+  kind: 'client',
+  clientId: 'meter-1',
+  connected: false,
+  subscriptionCount: 0,
+  subscriptions: [],
+};
 
 let sessions: MqttSession[];
 let asked: string[];
@@ -91,9 +98,22 @@ it('ends the session of a client id and its user once that is confirmed', async 
   expect(question).toHaveTextContent('Its will is published.');
   expect(asked.some((one) => one.startsWith('DELETE'))).toBe(false);
   await userEvent.click(within(question).getByRole('button', { name: 'End session' }));
-  expect(asked).toContain('DELETE ?clientId=meter-1&user=amy');
+  expect(asked).toContain('DELETE ?kind=client&clientId=meter-1&user=amy');
   expect(await screen.findByText('anonymous')).toBeVisible();
   expect(screen.queryByText('amy')).toBeNull();
+});
+
+it('tells sessions of AMQP clients apart, and ends them by their kind', async () => {
+  const will: MqttSession = { ...METER, kind: 'will', link: 'lwt' };
+  page([{ ...AWAY, kind: 'subscription' }, will]);
+  await screen.findByText('amy');
+  const [, first, second] = screen.getAllByRole('row');
+  expect(first).toHaveTextContent('AMQP subscription');
+  expect(second).toHaveTextContent('AMQP will');
+  await userEvent.click(screen.getAllByRole('button', { name: 'Actions of meter-1' })[1] as HTMLElement);
+  await userEvent.click(screen.getByRole('menuitem', { name: 'End session' }));
+  await userEvent.click(within(screen.getByRole('dialog')).getByRole('button', { name: 'End session' }));
+  expect(asked).toContain('DELETE ?kind=will&clientId=meter-1&user=amy&link=lwt');
 });
 
 it('does not offer to end a session without the right', async () => {

@@ -13,11 +13,19 @@ import { Name } from '@/ui/Name';
 import { RowButton, ShowMore } from '@/ui/SliceParts';
 import { Empty } from '@/ui/States';
 import { NONE, count, plural } from '@/ui/format';
-import { SessionDetail, expiryOf } from './SessionDetail';
+import { SessionDetail, expiryOf, kindOf } from './SessionDetail';
 import { endSession, useSessions, type MqttSession } from './queries';
 
 /** A client id belongs to a user: two users may have the same one. */
-const keyOf = (session: MqttSession) => JSON.stringify([session.user ?? null, session.clientId]);
+const keyOf = ({ user, kind, clientId, link }: MqttSession) =>
+  JSON.stringify([user ?? null, kind, clientId, link ?? null]);
+
+/** What becomes of a connected client. */
+const CLIENT_AFTER_END = {
+  client: ' Its client is disconnected, and begins a new session if it returns.',
+  subscription: ' Its receiver is detached.',
+  will: '',
+};
 
 function columnsOf(
   connectionPath: (id: string) => string,
@@ -38,6 +46,7 @@ function columnsOf(
         </RowButton>
       ),
     },
+    { key: 'kind', title: 'Kind', help: 'What has the session', render: kindOf },
     { key: 'user', title: 'User', render: (one) => (one.user ? <Name>{one.user}</Name> : 'anonymous') },
     {
       key: 'client',
@@ -112,6 +121,7 @@ export function SessionsPage() {
             empty={
               <Empty title="No MQTT sessions" icon={PlugIcon}>
                 An MQTT client has a session while it is connected, and as long afterwards as it asked for.
+                Subscriptions and wills of AMQP clients are sessions as well.
               </Empty>
             }
           />
@@ -143,7 +153,7 @@ export function SessionsPage() {
         >
           The session of <bdi>{ending.clientId}</bdi> loses {plural(ending.subscriptionCount, 'subscription')}{' '}
           and the messages that wait for it.
-          {ending.connected ? ' Its client is disconnected, and begins a new session if it returns.' : ''}
+          {ending.connected ? CLIENT_AFTER_END[ending.kind] : ''}
           {ending.will ? ' Its will is published.' : ''}
         </Confirm>
       ) : null}

@@ -4,7 +4,7 @@ import { AddressSpaceKind, resourcePath } from '@/api/kinds';
 import type { StoredMessage } from '@/api/messages';
 import { inParts } from '@/api/slices';
 
-/** What MQTT clients leave in an address space: their sessions and the retained messages of its topics. */
+/** MQTT in an address space: its sessions, and the retained messages of its topics. */
 
 export interface MqttSubscription {
   filter: string;
@@ -13,7 +13,12 @@ export interface MqttSubscription {
 }
 
 export interface MqttSession {
+  /** What has it: a client of MQTT, or a subscription or will of an AMQP client. */
+  kind: 'client' | 'subscription' | 'will';
+  /** Of a subscription its name, of a will the container of its client. */
   clientId: string;
+  /** The link with a will. */
+  link?: string;
   /** Absent: the client is anonymous. */
   user?: string;
   connected: boolean;
@@ -63,8 +68,10 @@ export function useSessions(namespace: string, space: string): Pages<MqttSession
 
 /** End a session with its subscriptions and waiting messages. */
 export function endSession(namespace: string, space: string, session: MqttSession): Promise<unknown> {
-  const { clientId, user } = session;
-  return request('DELETE', pathOf(namespace, space, 'mqttsessions'), { query: { clientId, user } });
+  const { kind, clientId, user, link } = session;
+  return request('DELETE', pathOf(namespace, space, 'mqttsessions'), {
+    query: { kind, clientId, user, link },
+  });
 }
 
 /** Retained messages of the topics that a filter matches. */

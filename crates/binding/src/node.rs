@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use enmasse_node::{
-    CreationAnswer, Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, SpaceCertificates, TlsFiles,
-    WebRules,
+    CreationAnswer, Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, SessionName, SpaceCertificates,
+    TlsFiles, WebRules,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -89,22 +89,17 @@ impl Node {
         Ok((json(&managed)?, shown.collect()))
     }
 
-    #[pyo3(signature = (space, after, max_count))]
-    fn sessions(
-        &self,
-        py: Python<'_>,
-        space: &str,
-        after: Option<(Option<String>, String)>,
-        max_count: usize,
-    ) -> PyResult<String> {
+    #[pyo3(signature = (space, after_json, max_count))]
+    fn sessions(&self, py: Python<'_>, space: &str, after_json: Option<&str>, max_count: usize) -> PyResult<String> {
+        let after = after_json.map(session_name).transpose()?;
         let found = py.detach(|| self.node.sessions(space, after, max_count));
         let (sessions, more) = found.map_err(|error| node_error(&error))?;
         json(&serde_json::json!({"sessions": sessions, "more": more}))
     }
 
-    #[pyo3(signature = (space, user, client_id))]
-    fn end_session(&self, py: Python<'_>, space: &str, user: Option<&str>, client_id: &str) -> PyResult<bool> {
-        py.detach(|| self.node.end_session(space, user, client_id)).map_err(|error| node_error(&error))
+    fn end_session(&self, py: Python<'_>, space: &str, name_json: &str) -> PyResult<bool> {
+        let name = session_name(name_json)?;
+        py.detach(|| self.node.end_session(space, name)).map_err(|error| node_error(&error))
     }
 
     fn connections(&self, py: Python<'_>) -> PyResult<String> {
@@ -185,6 +180,10 @@ impl Node {
         py.detach(|| self.node.stop(deadline));
         Ok(())
     }
+}
+
+fn session_name(json: &str) -> PyResult<SessionName> {
+    serde_json::from_str(json).map_err(|error| invalid(format!("the name of a session: {error}")))
 }
 
 fn json(value: &impl Serialize) -> PyResult<String> {

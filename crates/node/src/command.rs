@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// list the sessions of MQTT clients of a space
     Sessions(SpaceKey, Sender<WorkerSessions>),
     /// report the sessions of the clients with these connections
-    SessionStates(Arc<HashSet<u64>>, Sender<Vec<(u64, Session)>>),
+    SessionStates(SpaceKey, Arc<HashSet<SessionKey>>, Sender<Vec<(SessionKey, Session)>>),
     /// end the session of this user and client id in a space
     EndSession(SpaceKey, Arc<SessionKey>, Sender<()>),
     /// close a connection of this worker; the answer is whether it has it

@@ -61,6 +61,6 @@ pub use events::{EventKind, NodeEvent};
 pub use logins::{LoginAnswer, LoginQuestion};
 pub use manage::{ExaminedMessageLine, ManageRequest, Managed, Verb};
 pub use node::Node;
-pub use sessions::{SessionLine, SubscriptionLine, WillLine};
+pub use sessions::{SessionKind, SessionLine, SessionName, SubscriptionLine, WillLine};
 pub use stats::{AddressLine, ConnectionLine, JournalLine, LinkLine, NodeStats, SpaceLine, WorkerStats};
 pub use web_access::WebRules;

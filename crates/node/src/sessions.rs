@@ -1,4 +1,5 @@
-//! Sessions of MQTT clients, as management lists and ends them.
+//! Sessions of MQTT, as management lists and ends them: those of clients, and those that are
+//! subscriptions or wills of AMQP clients.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use enmasse_amqp::codec::decode_message;
 use enmasse_amqp::types::Body;
 use enmasse_mqtt::session::{Session, StoredSubscription, StoredWill};
 use enmasse_router::core::{AddressKey, Operated, Operation, Work};
+use enmasse_router::shard::SessionOwner;
 use enmasse_router::table::SpaceKey;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::command::Command;
 use crate::error::NodeError;
@@ -23,14 +25,39 @@ const SUBSCRIPTIONS_MAX: usize = 1000;
 /// Interval of looking whether a session has ended.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// What names a session of a space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionName {
+    /// its user, unless anonymous
+    pub user: Option<String>,
+    /// what has it
+    pub kind: SessionKind,
+    /// the client id of the client, the name of the subscription, or the container with the will
+    pub client_id: String,
+    /// the link with the will
+    pub link: Option<String>,
+}
+
+/// What has a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SessionKind {
+    /// a client of MQTT
+    Client,
+    /// a subscription of an AMQP client
+    Subscription,
+    /// a will of an AMQP client
+    Will,
+}
+
 /// A session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionLine {
-    /// its user, unless anonymous
-    pub user: Option<String>,
-    /// its client id
-    pub client_id: String,
+    /// its name
+    #[serde(flatten)]
+    pub name: SessionName,
     /// the connection of its client, if it is connected
     pub connection: Option<u64>,
     /// seconds that it outlives a connection; `None`: no end
@@ -88,33 +115,31 @@ impl Node {
     pub fn sessions(
         &self,
         space_uid: &str,
-        after: Option<SessionKey>,
+        after: Option<SessionName>,
         max: usize,
     ) -> Result<(Vec<SessionLine>, usize), NodeError> {
         let space = self.space_of(space_uid)?;
+        let after = after.map(SessionName::into_key);
         let mut found = self.find_sessions(space)?;
         found.retain(|key, _| after.as_ref().is_none_or(|after| key > after));
         let more = found.len().saturating_sub(max);
         // All records are requested before the first one is awaited.
         let requested: Vec<_> = found.into_iter().take(max).map(|(key, found)| (key, self.request(found))).collect();
-        let connected = requested.iter().filter_map(|(_, state)| match state {
-            State::Connected(connection) => Some(*connection),
-            State::Requested(..) => None,
-        });
-        let connected = Arc::new(connected.collect::<HashSet<u64>>());
-        let states = self.ask(|answer| Command::SessionStates(Arc::clone(&connected), answer))?;
-        let mut states: HashMap<u64, Session> = states.into_iter().flatten().collect();
+        let connected = requested.iter().filter(|(_, state)| matches!(state, State::Connected(_)));
+        let connected: Arc<HashSet<SessionKey>> = Arc::new(connected.map(|(key, _)| key.clone()).collect());
+        let states = self.ask(|answer| Command::SessionStates(space, Arc::clone(&connected), answer))?;
+        let mut states: HashMap<SessionKey, Session> = states.into_iter().flatten().collect();
         let mut lines = Vec::with_capacity(requested.len());
-        for ((user, client_id), state) in requested {
+        for (key, state) in requested {
             let (connection, session) = match state {
-                State::Connected(connection) => (Some(connection), states.remove(&connection)),
+                State::Connected(connection) => (Some(connection), states.remove(&key)),
                 State::Requested(worker, answered) => {
                     let done = answered.recv_timeout(ANSWER_TIMEOUT);
                     (None, record(done.map_err(|error| no_answer(worker, error))?))
                 }
             };
             // One without a state has ended in the meantime, or its client has left.
-            lines.extend(session.map(|session| SessionLine::of(user, client_id, connection, session)));
+            lines.extend(session.map(|session| SessionLine::of(key, connection, session)));
         }
         Ok((lines, more))
     }
@@ -125,9 +150,9 @@ impl Node {
     /// # Errors
     /// `NoSuchSpace`, `Stopped`; `Busy` if it has not ended within the time of an answer, for
     /// instance because its client connects.
-    pub fn end_session(&self, space_uid: &str, user: Option<&str>, client_id: &str) -> Result<bool, NodeError> {
+    pub fn end_session(&self, space_uid: &str, name: SessionName) -> Result<bool, NodeError> {
         let space = self.space_of(space_uid)?;
-        let key = Arc::new((user.map(str::to_owned), client_id.to_owned()));
+        let key = Arc::new(name.into_key());
         let Some(before) = self.find_sessions(space)?.remove(&key) else { return Ok(false) };
         let recorded = self.record_of(space, &key)?;
         self.ask(|done| Command::EndSession(space, Arc::clone(&key), done))?;
@@ -168,7 +193,7 @@ impl Node {
         }
         // The record of a connected client may be on its way to the disk: its own state counts.
         let connected = connected.into_iter();
-        found.extend(connected.map(|(user, id, number)| ((user, id), Found::Connected(number))));
+        found.extend(connected.map(|(key, number)| (key, Found::Connected(number))));
         Ok(found)
     }
 
@@ -213,12 +238,31 @@ fn record(done: Operated) -> Option<Session> {
     Session::decode(&parts.concat()).ok()
 }
 
+impl SessionName {
+    fn of((user, client_id): SessionKey) -> Self {
+        let (kind, client_id, link) = match SessionOwner::of(&client_id) {
+            SessionOwner::Client(client_id) => (SessionKind::Client, client_id, None),
+            SessionOwner::Subscription(name) => (SessionKind::Subscription, name, None),
+            SessionOwner::Will { container, link } => (SessionKind::Will, container, Some(link)),
+        };
+        Self { user, kind, client_id, link }
+    }
+
+    fn into_key(self) -> SessionKey {
+        let owner = match self.kind {
+            SessionKind::Client => SessionOwner::Client(self.client_id),
+            SessionKind::Subscription => SessionOwner::Subscription(self.client_id),
+            SessionKind::Will => SessionOwner::Will { container: self.client_id, link: self.link.unwrap_or_default() },
+        };
+        (self.user, owner.client_id())
+    }
+}
+
 impl SessionLine {
-    fn of(user: Option<String>, client_id: String, connection: Option<u64>, session: Session) -> Self {
+    fn of(key: SessionKey, connection: Option<u64>, session: Session) -> Self {
         let listed = session.subscriptions.iter().take(SUBSCRIPTIONS_MAX);
         Self {
-            user,
-            client_id,
+            name: SessionName::of(key),
             connection,
             expiry_s: (session.expiry_s != u32::MAX).then_some(session.expiry_s),
             subscription_count: session.subscriptions.len(),

@@ -15,8 +15,8 @@ pub(crate) type SessionKey = (Option<String>, String);
 /// The sessions of a space that a worker knows.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSessions {
-    /// of connected clients: user, client id, connection
-    pub(crate) connected: Vec<(Option<String>, String, u64)>,
+    /// of connected clients, with the connection
+    pub(crate) connected: Vec<(SessionKey, u64)>,
     /// on disk
     pub(crate) recorded: Vec<RecordedSession>,
 }

@@ -1,10 +1,11 @@
-"""Below an address space: its retained messages, and the sessions of its MQTT clients."""
+"""Below an address space: its retained messages and its MQTT sessions."""
 
 import base64
 import binascii
 import json
 from typing import Any
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -14,7 +15,14 @@ from enmasse.api.messages.operations import message_document
 from enmasse.api.platform import Platform
 from enmasse.api.resources.queries import number
 from enmasse.base.errors import Code, Missing
-from enmasse.engines import MqttSession, Operation, Slice, StoredMessage
+from enmasse.engines import (
+    MqttSession,
+    Operation,
+    SessionKind,
+    SessionName,
+    Slice,
+    StoredMessage,
+)
 from enmasse.engines.protocol import SLICE_MESSAGES_MAX
 from enmasse.messaging import Data
 from enmasse.resources import API_VERSION
@@ -66,20 +74,19 @@ class MqttPages:
 
     async def sessions(self, request: Request) -> Response:
         """The sessions of a space, by user and client id; DELETE ends the one of `clientId` and
-        `user` (without it: of anonymous clients).
+        `user` (without it: of anonymous clients), and of `kind` and `link` for an AMQP client.
         """
         uid, query = await self._space_uid(request), request.query_params
         engine = self._platform.engine
         if request.method == "DELETE":
-            client_id, user = query.get("clientId"), query.get("user")
-            if not client_id:
-                raise fault("clientId", "is required: the client id of the session")
-            if not await engine.end_mqtt_session(uid, user, client_id):
-                owner = "anonymous clients" if user is None else f"user {user!r}"
+            name = _named(query)
+            if not await engine.end_mqtt_session(uid, name):
+                owner = "anonymous clients" if name.user is None else f"user {name.user!r}"
                 raise Missing(
-                    Code.RESOURCE_MISSING, f"{owner}: session {client_id[:100]!r} not found"
+                    Code.RESOURCE_MISSING,
+                    f"{owner}: {name.kind} session {name.client_id[:100]!r} not found",
                 )
-            return JSONResponse(_deleted(client_id))
+            return JSONResponse(_deleted(name.client_id))
         limit = min(number(query, "limit") or SESSIONS_MAX, SESSIONS_MAX)
         found, more = await engine.mqtt_sessions(uid, after=_start(query), limit=limit)
         metadata: Document = {"remainingItemCount": more}
@@ -113,9 +120,23 @@ def _retained(one: StoredMessage) -> Document:
     return {"topic": topic} | message_document(one, "typed")
 
 
+def _named(query: QueryParams) -> SessionName:
+    """Return the session that a request names. Raises: Invalid."""
+    client_id, kind = query.get("clientId"), query.get("kind", SessionKind.CLIENT)
+    if not client_id:
+        raise fault("clientId", "is required: the client id of the session")
+    if kind not in set(SessionKind):
+        raise fault("kind", f"is not one of {', '.join(SessionKind)}")
+    link = query.get("link")
+    if (link is not None) != (kind == SessionKind.WILL):
+        raise fault("link", "is required for a will, and for nothing else")
+    return SessionName(query.get("user"), client_id, SessionKind(kind), link)
+
+
 def _session(one: MqttSession) -> Document:
     shown: Document = {
-        "clientId": one.client_id,
+        "kind": one.name.kind,
+        "clientId": one.name.client_id,
         "connected": one.connection is not None,
         "subscriptionCount": one.subscription_count,
         "subscriptions": [
@@ -125,8 +146,10 @@ def _session(one: MqttSession) -> Document:
         # Without a time it does not end by itself.
         **({} if one.expiry_s is None else {"expirySeconds": one.expiry_s}),
     }
-    if one.user is not None:
-        shown["user"] = one.user
+    if one.name.user is not None:
+        shown["user"] = one.name.user
+    if one.name.link is not None:
+        shown["link"] = one.name.link
     if one.connection is not None:
         shown["connection"] = str(one.connection)
     if one.will is not None:
@@ -141,17 +164,20 @@ def _session(one: MqttSession) -> Document:
 
 
 def _token(last: MqttSession) -> str:
-    return base64.urlsafe_b64encode(json.dumps([last.user, last.client_id]).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps(last.name).encode()).decode()
 
 
-def _start(query: Any) -> tuple[str | None, str] | None:
+def _start(query: QueryParams) -> SessionName | None:
     token = query.get("continue")
     if token is None:
         return None
     try:
-        user, client_id = json.loads(base64.urlsafe_b64decode(token))
+        user, client_id, kind, link = json.loads(base64.urlsafe_b64decode(token))
+        name = SessionName(user, client_id, SessionKind(kind), link)
     except (binascii.Error, ValueError, TypeError):
         raise fault("continue", "is not a continue token") from None
-    if not isinstance(client_id, str) or not isinstance(user, str | None):
+    if not (
+        isinstance(client_id, str) and isinstance(user, str | None) and isinstance(link, str | None)
+    ):
         raise fault("continue", "is not a continue token")
-    return user, client_id
+    return name

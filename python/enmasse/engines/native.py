@@ -30,6 +30,8 @@ from enmasse.engines.protocol import (
     Operation,
     Proof,
     ServerCertificate,
+    SessionKind,
+    SessionName,
     Slice,
     SliceDone,
     SpaceStatistics,
@@ -159,15 +161,16 @@ class NativeEngine:
             raise _no_connection(connection)
 
     async def mqtt_sessions(
-        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+        self, space_uid: str, *, after: SessionName | None, limit: int
     ) -> tuple[Sequence[MqttSession], int]:
         """Return MQTT sessions of a space and the number of the others."""
-        lines, more = await self._call(self._node.sessions, space_uid, after, limit)
+        start = None if after is None else _named(after)
+        lines, more = await self._call(self._node.sessions, space_uid, start, limit)
         return [_mqtt_session(line) for line in lines], more
 
-    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+    async def end_mqtt_session(self, space_uid: str, name: SessionName) -> bool:
         """End an MQTT session."""
-        ended: bool = await self._call(self._node.end_session, space_uid, user, client_id)
+        ended: bool = await self._call(self._node.end_session, space_uid, _named(name))
         return ended
 
     def session(self, space: str) -> Session:
@@ -455,11 +458,20 @@ def _link(line: dict[str, Any]) -> LinkStatistics:
     return LinkStatistics(**{**line, "addresses": tuple(line["addresses"])})
 
 
+def _named(name: SessionName) -> dict[str, Any]:
+    return {
+        "user": name.user,
+        "kind": name.kind,
+        "clientId": name.client_id,
+        "link": name.link,
+    }
+
+
 def _mqtt_session(line: dict[str, Any]) -> MqttSession:
     will = line["will"]
+    name = SessionName(line["user"], line["clientId"], SessionKind(line["kind"]), line["link"])
     return MqttSession(
-        user=line["user"],
-        client_id=line["clientId"],
+        name=name,
         connection=line["connection"],
         expiry_s=line["expiryS"],
         subscription_count=line["subscriptionCount"],

@@ -204,11 +204,37 @@ class MqttWill(NamedTuple):
     bytes: int = 0
 
 
-class MqttSession(NamedTuple):
-    """The session of an MQTT client."""
+class SessionKind(StrEnum):
+    """What has an MQTT session."""
+
+    CLIENT = "client"
+    """A client of MQTT."""
+
+    SUBSCRIPTION = "subscription"
+    """A subscription of an AMQP client (`$subctrl`)."""
+
+    WILL = "will"
+    """A will of an AMQP client (`$lwt`)."""
+
+
+class SessionName(NamedTuple):
+    """What names an MQTT session within its space."""
 
     user: str | None
+    """None: the client is anonymous."""
+
     client_id: str
+    """Of the client; of a subscription its name; of a will the container of the client."""
+
+    kind: SessionKind = SessionKind.CLIENT
+    link: str | None = None
+    """The link with the will."""
+
+
+class MqttSession(NamedTuple):
+    """An MQTT session."""
+
+    name: SessionName
     connection: int | None = None
     """None: the client is not connected."""
 
@@ -436,17 +462,18 @@ class Engine(Protocol):
         """
 
     async def mqtt_sessions(
-        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+        self, space_uid: str, *, after: SessionName | None, limit: int
     ) -> tuple[Sequence[MqttSession], int]:
-        """Return MQTT sessions of a space, by user and client id, at most `limit` after those of
-        `after`, and the number of the others.
+        """Return MQTT sessions of a space, by user and client id, at most `limit` after `after`,
+        and the number of the others.
 
         Raises: Missing if the space is not served.
         """
 
-    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
-        """End an MQTT session with its subscriptions; return whether it exists. Its client gets
-        DISCONNECT 0x98, and its will is published.
+    async def end_mqtt_session(self, space_uid: str, name: SessionName) -> bool:
+        """End an MQTT session with its subscriptions; return whether it exists. A client of MQTT
+        gets DISCONNECT 0x98, the receiver of a subscription `amqp:resource-deleted`. Its will is
+        published.
 
         Raises: Missing if the space is not served; Unavailable if it does not end in time.
         """

@@ -14,6 +14,7 @@ from enmasse.engines.protocol import (
     Operation,
     Proof,
     ServerCertificate,
+    SessionName,
     Slice,
     SliceDone,
     SpaceStatistics,
@@ -83,14 +84,14 @@ class Standby:
         await self._leading().close_connection(connection)
 
     async def mqtt_sessions(
-        self, space_uid: str, *, after: tuple[str | None, str] | None, limit: int
+        self, space_uid: str, *, after: SessionName | None, limit: int
     ) -> tuple[Sequence[MqttSession], int]:
         """Return MQTT sessions. Raises: Unavailable while standing by."""
         return await self._leading().mqtt_sessions(space_uid, after=after, limit=limit)
 
-    async def end_mqtt_session(self, space_uid: str, user: str | None, client_id: str) -> bool:
+    async def end_mqtt_session(self, space_uid: str, name: SessionName) -> bool:
         """End an MQTT session. Raises: Unavailable while standing by."""
-        return await self._leading().end_mqtt_session(space_uid, user, client_id)
+        return await self._leading().end_mqtt_session(space_uid, name)
 
     def session(self, space: str) -> Session:
         """Return a session with a space. Raises: Unavailable while standing by."""

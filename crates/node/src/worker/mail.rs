@@ -96,7 +96,7 @@ impl Worker {
             Command::List(answer) => reply(&answer, self.list()),
             Command::ListLinks(id, answer) => reply(&answer, self.list_links(id)),
             Command::Sessions(space, answer) => reply(&answer, self.list_sessions(space)),
-            Command::SessionStates(connections, answer) => reply(&answer, self.session_states(&connections)),
+            Command::SessionStates(space, wanted, answer) => reply(&answer, self.session_states(space, &wanted)),
             Command::EndSession(space, session, done) => self.end_session(space, &session, &done),
             Command::Close(id, answer) => reply(&answer, self.close_connection(id)),
             Command::Trace(id, on) => self.set_trace(id, on),
@@ -279,16 +279,19 @@ impl Worker {
         reply(done, ());
     }
 
-    fn session_states(&self, connections: &HashSet<u64>) -> Vec<(u64, Session)> {
-        let sockets = self.sockets.iter().map(|(_, socket)| socket);
-        let wanted = sockets.filter(|socket| connections.contains(&socket.details.id));
-        wanted.filter_map(|socket| Some((socket.details.id, self.shard.session_of(socket.phase.conn()?)?))).collect()
+    fn session_states(&self, space: SpaceKey, wanted: &HashSet<SessionKey>) -> Vec<(SessionKey, Session)> {
+        let states = self.shard.connected_sessions(space).into_iter().filter_map(|found| {
+            let state = self.shard.session_of(&found);
+            let key = (found.user, found.client_id);
+            wanted.contains(&key).then_some((key, state?))
+        });
+        states.collect()
     }
 
     fn list_sessions(&self, space: SpaceKey) -> WorkerSessions {
         let connected = self.shard.connected_sessions(space).into_iter().filter_map(|found| {
             let socket = &self.sockets[self.socket_of(found.conn)? as usize];
-            Some((found.user, found.client_id, socket.details.id))
+            Some(((found.user, found.client_id), socket.details.id))
         });
         WorkerSessions { connected: connected.collect(), recorded: self.shard.recorded_sessions_of(space) }
     }

@@ -70,7 +70,7 @@ pub use event::{Fact, LoginSubject, Request, WantedAddress};
 pub use guesses::{Attempt, Guesses};
 pub use inspection::{ConnectionSummary, LinkState};
 pub use link_names::LinkNames;
-pub use mqtt_clients::{ConnectedSession, RecordedSession};
+pub use mqtt_clients::{ConnectedSession, RecordedSession, SessionOwner};
 pub use placement::Load;
 pub use recovered_queues::{Changes, Openings, RecoveredQueues};
 pub use stored::StoredAddressChange;

@@ -24,7 +24,7 @@ use super::link_names::LinkHolder;
 use super::management::MANAGEMENT;
 use super::mqtt::links::request;
 use super::mqtt::serving::{ReceiverState, ServiceOperation, ServiceReceiver, ServiceRequest, Serving};
-use super::mqtt_clients::client_id_of_subscription;
+use super::mqtt_clients::SessionOwner;
 use super::terminus::{Terminus, reply};
 use super::terms::whole;
 use super::{ConnId, DYNAMIC_PREFIX, Shard};
@@ -224,7 +224,7 @@ impl Shard {
         let conn = &self.fabric.conns[id.key()];
         let Some((space, _)) = &conn.access else { return };
         let holder = LinkHolder { shard: self.fabric.index, conn: id, link };
-        let client_id = client_id_of_subscription(name);
+        let client_id = SessionOwner::Subscription(name.to_owned()).client_id();
         let digest = self.shared.link_names.digest(space.0, conn.user(), &client_id, &request(RECEIVER.to_owned()));
         let Some(attach) = self.register(holder, digest, attach) else { return };
         let size = self.shared.message_size_max;

@@ -35,12 +35,12 @@ fn map(filters: &[(&str, u8)]) -> Body {
     Body::Value(Value::Map(entries.collect()))
 }
 
-/// Sends a request about the subscription `s`, and waits for its outcome.
-fn request(net: &mut Net, client: usize, subject: &str, body: Body, reply_to: Option<String>) -> Outcome {
+/// A request about a subscription.
+fn encoded(name: &str, subject: &str, body: Body, reply_to: Option<String>) -> Vec<u8> {
     let message = Message {
         properties: Some(Properties {
             subject: Some(subject.to_owned()),
-            correlation_id: Some(MessageId::String("s".to_owned())),
+            correlation_id: Some(MessageId::String(name.to_owned())),
             reply_to,
             ..Properties::default()
         }),
@@ -49,6 +49,12 @@ fn request(net: &mut Net, client: usize, subject: &str, body: Body, reply_to: Op
     };
     let mut bytes = Vec::new();
     encode_message(&mut bytes, &message);
+    bytes
+}
+
+/// Sends a request about the subscription `s`, and waits for its outcome.
+fn request(net: &mut Net, client: usize, subject: &str, body: Body, reply_to: Option<String>) -> Outcome {
+    let bytes = encoded("s", subject, body, reply_to);
     let link = net.sender(client, Some(SERVICE));
     net.send(client, link, &bytes, false);
     net.pass(20);
@@ -224,4 +230,29 @@ fn receiver_of_an_unknown_name_gets_the_error_of_the_name() {
         net.pass(20);
         assert_eq!(ended_by(&mut net, client), "amqp:not-found");
     }
+}
+
+#[test]
+fn request_beyond_the_sessions_of_a_space_is_refused_until_one_has_ended() {
+    const SESSIONS_MAX: usize = 10_000;
+    const TOGETHER: usize = 100;
+    let mut net = with_sessions(1);
+    let client = pinned(&mut net, 0);
+    let link = net.sender(client, Some(SERVICE));
+    let mut ask = |names: std::ops::Range<usize>, subject: &str, body: Body| {
+        for name in names {
+            net.send(client, link, &encoded(&name.to_string(), subject, body.clone(), None), false);
+        }
+        net.pass(20);
+        net.outcomes(client).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>()
+    };
+    let filters = || map(&[("news", 1)]);
+    for begin in (0..SESSIONS_MAX).step_by(TOGETHER) {
+        assert_eq!(ask(begin..begin + TOGETHER, "subscribe", filters()), [const { Outcome::Accepted }; TOGETHER]);
+    }
+    let refused = ask(SESSIONS_MAX..SESSIONS_MAX + 1, "subscribe", filters());
+    let [Outcome::Rejected(Some(error))] = &*refused else { panic!("{refused:?}") };
+    assert_eq!(error.condition.as_str(), "amqp:resource-limit-exceeded");
+    assert_eq!(ask(0..1, "close", Body::Empty), [Outcome::Accepted]);
+    assert_eq!(ask(SESSIONS_MAX..SESSIONS_MAX + 1, "subscribe", filters()), [Outcome::Accepted]);
 }

@@ -12,7 +12,7 @@ from enmasse.api.messages.dead_letters import DeadLettersRequest
 from enmasse.api.messages.operations import OperationRequest
 from enmasse.api.messages.send import SendRequest
 from enmasse.api.messages.streams import StreamPeek
-from enmasse.engines import Operation
+from enmasse.engines import Operation, SessionKind
 from enmasse.resources import API_VERSION
 from enmasse.resources.model import Model
 from enmasse.resources.schema import schema
@@ -22,6 +22,7 @@ Document = dict[str, Any]
 BASE = f"/apis/{API_VERSION}"
 INSIDE = f"{BASE}/namespaces/{{namespace}}"
 _TEXT: Document = {"type": "string"}
+_SESSION_KIND: Document = {"type": "string", "enum": list(SessionKind)}
 # A query has texts only, so `boolean` would exclude 1 and 0, which are accepted as in Kubernetes.
 _FLAG: Document = {"type": "string", "enum": ["true", "false", "1", "0"]}
 _COUNT: Document = {"type": "integer", "minimum": 0}
@@ -165,12 +166,12 @@ def _mqtt() -> list[Described]:
     space = f"{INSIDE}/addressspaces/{{name}}"
     retained, sessions = f"{space}/retained", f"{space}/mqttsessions"
     clearing = (("filter", _TEXT), *_PAGING)
-    owner = (("clientId", _TEXT), ("user", _TEXT))
+    name = (("clientId", _TEXT), ("user", _TEXT), ("kind", _SESSION_KIND), ("link", _TEXT))
     return [
         Described(retained, "get", "Retained messages", _LIST, None, clearing),
         Described(retained, "delete", "Delete retained messages", _OBJECT, None, clearing),
         Described(sessions, "get", "MQTT sessions", _LIST, None, _PAGING),
-        Described(sessions, "delete", "End an MQTT session", _OBJECT, None, owner),
+        Described(sessions, "delete", "End an MQTT session", _OBJECT, None, name),
     ]
 
 

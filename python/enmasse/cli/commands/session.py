@@ -1,17 +1,19 @@
-"""`enmasse session`: sessions of MQTT clients."""
+"""`enmasse session`: MQTT sessions."""
 
 from typing import Annotated
 
 import typer
 
 from enmasse.cli.options.invocation import Group, Spaced, SpacedReporting
+from enmasse.engines.protocol import SessionKind
 
-app = Group(no_args_is_help=True, help="Sessions of MQTT clients.")
+app = Group(no_args_is_help=True, help="MQTT sessions, also those of AMQP clients.")
 
 
 @app.command("list")
 def list_(*, call: SpacedReporting) -> None:
-    """Show the sessions of MQTT clients, connected or not. JSON and YAML have their filters.
+    """Show the sessions of MQTT clients, connected or not, and the subscriptions and wills of AMQP
+    clients. JSON and YAML have their filters.
 
     Example: enmasse session list --output json
     """
@@ -25,20 +27,38 @@ def list_(*, call: SpacedReporting) -> None:
 
 @app.command()
 def end(
-    client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID", help="Client id.")],
+    client_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLIENT_ID",
+            help="Client id; the name of a subscription; the container of a client with a will.",
+        ),
+    ],
     user: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="User of the client; without it anonymous."),
+    ] = None,
+    kind: Annotated[
+        SessionKind, typer.Option(help="What has the session: a client of MQTT or one of AMQP.")
+    ] = SessionKind.CLIENT,
+    link: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Link with the will, for `--kind will`.")
     ] = None,
     *,
     call: Spaced,
 ) -> None:
     """End a session with its subscriptions and the messages that wait in them.
 
-    A connected client is disconnected (0x98). The will of the session is published.
+    A connected client is disconnected (0x98); a receiver of a subscription is detached. The will
+    of the session is published.
 
     Example: enmasse session end sensor-7 --user sensors
     """
+    name = {"clientId": client_id, "kind": kind, "user": user, "link": link}
     with call.api() as api:
-        api.end_mqtt_session(call.namespace, call.space, client_id, user)
+        api.end_mqtt_session(
+            call.namespace,
+            call.space,
+            {field: value for field, value in name.items() if value is not None},
+        )
     print(f"session {client_id} ended")

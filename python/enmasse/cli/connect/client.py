@@ -259,12 +259,9 @@ class Api:
         for page in self._pages(f"{_space_path(namespace, space)}/mqttsessions", "GET", {}):
             yield from page["items"]
 
-    def end_mqtt_session(
-        self, namespace: str, space: str, client_id: str, user: str | None
-    ) -> None:
-        """End an MQTT session."""
-        query = {"clientId": client_id} | ({} if user is None else {"user": user})
-        self._ask("DELETE", f"{_space_path(namespace, space)}/mqttsessions", parameters=query)
+    def end_mqtt_session(self, namespace: str, space: str, name: dict[str, str]) -> None:
+        """End the MQTT session of `clientId`, `kind`, `user` and `link`, as given."""
+        self._ask("DELETE", f"{_space_path(namespace, space)}/mqttsessions", parameters=name)
 
     def _pages(self, path: str, method: str, query: dict[str, str]) -> Iterator[Document]:
         """Yield the pages of a list, or the responses of a deletion slice by slice."""

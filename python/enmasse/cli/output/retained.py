@@ -21,6 +21,7 @@ def sessions(items: Sequence[Document]) -> str:
     """Return MQTT sessions as a table."""
     rows = [
         [
+            one["kind"],
             one["clientId"],
             one.get("user", "-"),
             one.get("connection", "-"),
@@ -30,7 +31,7 @@ def sessions(items: Sequence[Document]) -> str:
         ]
         for one in items
     ]
-    return columns(["CLIENT ID", "USER", "CONNECTION", "EXPIRY S", "FILTERS", "WILL"], rows)
+    return columns(["KIND", "CLIENT ID", "USER", "CONNECTION", "EXPIRY S", "FILTERS", "WILL"], rows)
 
 
 def _body(one: Document) -> str:

@@ -351,9 +351,10 @@ impl Mqtt {
         self.visit.is_some()
     }
 
-    /// Whether it is no connection of a client, but an agent of one of AMQP.
-    pub(in crate::shard) fn is_agent(&self) -> bool {
-        self.owner.is_some() || self.serving.is_some()
+    /// The connection whose agent it is, unless it is a connection of a client.
+    pub(in crate::shard) fn client_of_agent(&self) -> Option<ConnId> {
+        let owner = self.owner.as_ref().map(|owner| owner.conn);
+        owner.or_else(|| self.serving.as_ref().map(|serving| serving.conn))
     }
 
     /// Whether a link is the node's own, which the client does not know.

@@ -1,25 +1,27 @@
 //! Sessions as management sees them, and their end on behalf of an administrator.
 
+use enmasse_amqp::types::{Error, condition};
 use enmasse_mqtt::codec::ReasonCode;
 use enmasse_mqtt::session::Session;
 
 use super::absent::Absent;
-use super::agents::is_agent;
 use super::sessions::user_of;
 use crate::core::AddressKey;
 use crate::shard::mqtt::{Mqtt, Visit};
 use crate::shard::{ConnId, Shard};
 use crate::table::{MqttStore, SpaceKey};
 
-/// The session of a connected client.
+/// A session in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectedSession {
     /// its user, unless anonymous
     pub user: Option<String>,
     /// its client id
     pub client_id: String,
-    /// its connection
+    /// the connection of its client
     pub conn: ConnId,
+    /// the connection that has it: of its client, or of the agent of an AMQP client
+    holder: ConnId,
 }
 
 /// A session on disk: its user, its client id, and the queue with its record.
@@ -31,27 +33,26 @@ impl Shard {
     pub fn connected_sessions(&self, space: SpaceKey) -> Vec<ConnectedSession> {
         let clients = self.fabric.conns.iter().filter_map(|(key, conn)| {
             let is_within = conn.access.as_ref().is_some_and(|(within, _)| *within == space);
-            conn.machine.mqtt().filter(|mqtt| is_within && has_session(mqtt))?;
+            let mqtt = conn.machine.mqtt().filter(|mqtt| is_within && has_session(mqtt))?;
             let (user, client_id) = (conn.user().map(str::to_owned), conn.container.to_string());
-            Some(ConnectedSession { user, client_id, conn: self.id(key as u32) })
+            let holder = self.id(key as u32);
+            Some(ConnectedSession { user, client_id, conn: mqtt.client_of_agent().unwrap_or(holder), holder })
         });
         clients.collect()
     }
 
-    /// The filters, expiry and will of the session of a connected client.
+    /// The filters, expiry and will of a session that [`Shard::connected_sessions`] has listed in
+    /// the same turn.
     #[must_use]
-    pub fn session_of(&self, id: ConnId) -> Option<Session> {
-        let conn = self.fabric.conns.get(id.key()).filter(|_| self.knows(id))?;
-        conn.machine.mqtt().filter(|mqtt| has_session(mqtt)).map(Mqtt::record)
+    pub fn session_of(&self, session: &ConnectedSession) -> Option<Session> {
+        self.fabric.conns.get(session.holder.key())?.machine.mqtt().map(Mqtt::record)
     }
 
     /// The sessions on disk of a space, if they live here.
     #[must_use]
     pub fn recorded_sessions_of(&self, space: SpaceKey) -> Vec<RecordedSession> {
         let store = self.table.space(space).and_then(|space| space.mqtt());
-        let recorded = store.map(|store| self.recorded_sessions(store)).unwrap_or_default().into_iter();
-        // Those of agents are no sessions of clients.
-        recorded.filter(|(_, client_id, _)| !is_agent(client_id)).collect()
+        store.map(|store| self.recorded_sessions(store)).unwrap_or_default()
     }
 
     pub(super) fn recorded_sessions(&self, store: &MqttStore) -> Vec<RecordedSession> {
@@ -64,17 +65,21 @@ impl Shard {
     }
 
     /// Ends the session of a client that is connected here, or one on disk that lives here, with
-    /// its subscriptions; its will is published (3.1.2.5). The client gets 0x98 (administrative
-    /// action).
+    /// its subscriptions; its will is published (3.1.2.5). A client of MQTT gets 0x98
+    /// (administrative action), the receiver of a subscription an error.
     pub fn end_session(&mut self, space: SpaceKey, user: Option<&str>, client_id: &str) {
         let sessions = self.connected_sessions(space).into_iter();
         let mut connected = sessions.filter(|one| one.user.as_deref() == user && one.client_id == client_id);
-        if let Some(ConnectedSession { conn, .. }) = connected.next() {
-            if let Some(mqtt) = self.mqtt(conn) {
+        if let Some(ConnectedSession { holder, .. }) = connected.next() {
+            if let Some(mqtt) = self.mqtt(holder) {
+                let what = "an administrator has ended the session";
                 mqtt.session.expiry_s = 0;
-                mqtt.disconnect(ReasonCode::AdministrativeAction, "an administrator has ended the session");
+                if let Some(serving) = &mut mqtt.serving {
+                    serving.failure = Some(Error::new(condition::RESOURCE_DELETED, what));
+                }
+                mqtt.disconnect(ReasonCode::AdministrativeAction, what);
             }
-            return self.fabric.mark(conn.key);
+            return self.fabric.mark(holder.key);
         }
         let recorded = self.recorded_sessions_of(space);
         if recorded.iter().any(|(owner, id, _)| owner.as_deref() == user && id == client_id) {
@@ -86,7 +91,7 @@ impl Shard {
     }
 }
 
-/// Whether it is a client that knows its session.
+/// Whether it is a client, or the agent of one, that knows its session.
 fn has_session(mqtt: &Mqtt) -> bool {
-    mqtt.session.is_decided && mqtt.login.is_none() && !mqtt.ended && !mqtt.is_visit() && !mqtt.is_agent()
+    mqtt.session.is_decided && mqtt.login.is_none() && !mqtt.ended && !mqtt.is_visit()
 }

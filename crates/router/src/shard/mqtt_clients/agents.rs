@@ -13,11 +13,44 @@ use crate::shard::mqtt::record::After;
 use crate::shard::{ConnId, Shard};
 
 /// Client ids of agents begin so. Text of MQTT has no U+0000 [5: 1.5.4-2].
-pub(super) const PREFIX: char = '\0';
+const PREFIX: char = '\0';
 
-/// Whether a client id is that of an agent.
-pub(super) fn is_agent(client_id: &str) -> bool {
-    client_id.starts_with(PREFIX)
+/// What has a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionOwner {
+    /// a client of MQTT: its client id
+    Client(String),
+    /// a subscription of an AMQP client: its name (`subscription_service`)
+    Subscription(String),
+    /// a link with a will of an AMQP client (`wills`)
+    Will {
+        /// the container of the client
+        container: String,
+        /// the name of the link
+        link: String,
+    },
+}
+
+impl SessionOwner {
+    /// The owner with a client id, as sessions are recorded.
+    #[must_use]
+    pub fn of(client_id: &str) -> Self {
+        let Some(agent) = client_id.strip_prefix(PREFIX) else { return Self::Client(client_id.to_owned()) };
+        match agent.split_once(PREFIX) {
+            Some((container, link)) => Self::Will { container: container.to_owned(), link: link.to_owned() },
+            None => Self::Subscription(agent.to_owned()),
+        }
+    }
+
+    /// Its client id: that of an agent is no client id of MQTT.
+    #[must_use]
+    pub fn client_id(&self) -> String {
+        match self {
+            Self::Client(client_id) => client_id.clone(),
+            Self::Subscription(name) => format!("{PREFIX}{name}"),
+            Self::Will { container, link } => format!("{PREFIX}{container}{PREFIX}{link}"),
+        }
+    }
 }
 
 impl Shard {
@@ -30,7 +63,9 @@ impl Shard {
         will: Box<StoredWill>,
     ) -> ConnId {
         let client = &self.fabric.conns[id.key()];
-        let client_id = format!("{PREFIX}{}{PREFIX}{link_name}", client.container);
+        let owner_of_session =
+            SessionOwner::Will { container: client.container.to_string(), link: link_name.to_owned() };
+        let client_id = owner_of_session.client_id();
         let (authenticated, access) = (client.authenticated.clone(), client.access.clone());
         let login = Login { clean_start: true, will: Some(will), ..Login::new(client_id, false) };
         let mut conn = self.without_client(login, authenticated);

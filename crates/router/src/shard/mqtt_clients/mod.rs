@@ -24,4 +24,4 @@ mod system;
 
 pub(super) use absent::AbsentSessions;
 pub use administration::{ConnectedSession, RecordedSession};
-pub(super) use subscription_agents::client_id_of_subscription;
+pub use agents::SessionOwner;

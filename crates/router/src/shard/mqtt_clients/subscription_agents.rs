@@ -16,7 +16,7 @@ use enmasse_mqtt::codec::{QoS, RetainHandling, SubscriptionOptions};
 use enmasse_mqtt::topic::Filter;
 
 use super::absent::{AGAIN_MS, CLIENT_ID};
-use super::agents::PREFIX;
+use super::agents::SessionOwner;
 use crate::core::Ending;
 use crate::shard::conn::Link;
 use crate::shard::departing::Departure;
@@ -30,12 +30,6 @@ use crate::shard::{ConnId, Shard};
 /// How long requests wait for a session that another connection has, in milliseconds; then they take
 /// it over.
 const PATIENCE_MS: u64 = 1_000;
-
-/// The client id of a subscription: no client of MQTT can have it, and those of wills contain U+0000
-/// twice.
-pub(in crate::shard) fn client_id_of_subscription(name: &str) -> String {
-    format!("{PREFIX}{name}")
-}
 
 /// A filter is a subscription to what is published from now on: retained messages are asked for with
 /// a receiver of the topic.
@@ -71,7 +65,7 @@ impl Shard {
         let Some(client) = self.fabric.conns.get(id.key()).filter(|_| self.knows(id)) else { return };
         let (authenticated, access) = (client.authenticated.clone(), client.access.clone());
         let name = serving.name.clone();
-        let login = Login::new(client_id_of_subscription(&name), false);
+        let login = Login::new(SessionOwner::Subscription(name.to_string()).client_id(), false);
         let mut conn = self.without_client(login, authenticated);
         conn.access = access;
         let agent = self.insert(Box::new(conn));
