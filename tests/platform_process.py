@@ -52,6 +52,12 @@ class Platform:
         """Whom clients of a space trust, as its status says; PEM."""
         return base64.b64decode(self.space(space)["status"]["caCert"]).decode()
 
+    def peak_bytes(self) -> int:
+        """The most memory the process ever had resident."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) * 1024
+
     def kill(self) -> None:
         """End the process at once, as `kill -9` does."""
         self.process.kill()

@@ -2,7 +2,6 @@
 
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -16,13 +15,6 @@ CHUNK_BYTES = 120 * 1024
 BEAT_BYTES = 64 * 1024 * 1024
 GROWTH_BYTES_MAX = 64 * 1024 * 1024
 DATA_SECTION = b"\x00\x53\x75\xb0"
-
-
-def peak_bytes(platform: Platform) -> int:
-    """The most memory the process ever had resident."""
-    status = Path(f"/proc/{platform.process.pid}/status").read_text()
-    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
 
 
 def send_message(wire: Wire, body_bytes: int, halfway: Event) -> None:
@@ -92,6 +84,6 @@ def test_large_message_is_forwarded_before_its_last_frame(platform: Platform) ->
 @pytest.mark.timeout(300)
 def test_a_gibibyte_passes_in_bounded_memory(platform: Platform) -> None:
     pass_through(platform, 1024 * 1024)
-    before = peak_bytes(platform)
+    before = platform.peak_bytes()
     pass_through(platform, 1024 * 1024 * 1024)
-    assert peak_bytes(platform) - before < GROWTH_BYTES_MAX
+    assert platform.peak_bytes() - before < GROWTH_BYTES_MAX
