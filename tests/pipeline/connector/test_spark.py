@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from enmasse.messaging import Data, Message
+from mqtt_client import device_at, publish_properties
 from platform_process import Platform
 from published_streams import Log, readings
 from stream_documents import stream
@@ -106,6 +107,21 @@ def test_every_envelope_column_is_read(spark: SparkSession, log: Log) -> None:
     assert row.enqueued_time is not None
     reader = spark.read.format("enmasse").options(url=log.url, address=log.address, decode="json")
     assert reader.schema("value double, offset bigint").load().collect()[0] == (0.0, 0)
+
+
+def test_publications_of_mqtt_clients_are_rows(
+    spark: SparkSession, streams: Platform, log: Log
+) -> None:
+    told = publish_properties(ContentType="application/json", UserProperty=("site", "roof"))
+    with device_at(streams, "meter") as meter:
+        for number in range(20):
+            body = json.dumps({"device": "meter", "value": number})
+            assert meter.publish(log.address, body, number % 3, properties=told) == "Success"
+    rows = source(spark, log, decode="json", columns="value double, content_type").collect()
+    found = sorted((row.value, row.content_type) for row in rows)
+    assert found == [(float(number), "application/json") for number in range(20)]
+    sites = source(spark, log).select(F.col("application_properties")["site"].alias("site"))
+    assert [row.site for row in sites.distinct().collect()] == ["roof"]
 
 
 @pytest.fixture(params=["false", "true"])
