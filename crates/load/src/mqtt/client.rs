@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use enmasse_client::Error;
 use enmasse_client::poller::{Poller, Ready};
-use enmasse_client::wire::{Wire, read_buffer};
+use enmasse_client::wire::{READ_SIZE, Wire};
 use enmasse_mqtt::codec::fixed::{Frame, split};
 use enmasse_mqtt::codec::{
     Connect, DecodeError, Packet, PacketId, Properties, Property, PropertyBuffer, PropertyId, Subscription,
@@ -16,8 +16,8 @@ use enmasse_mqtt::codec::{
 
 use super::Plan;
 
-/// Largest packet accepted: it fits the read buffers.
-const PACKET_MAX: u32 = 256 * 1024;
+/// Largest packet accepted.
+const PACKET_MAX: u32 = 2 << 20;
 /// Seconds; pings leave at half of that.
 const KEEP_ALIVE_S: u16 = 60;
 /// Filters of one SUBSCRIBE.
@@ -212,7 +212,10 @@ impl<R: Role> Clients<R> {
         let poller = Poller::new().map_err(|error| Error::io("epoll", &error))?;
         let all = roles.into_iter().zip(0..).map(|(role, key)| Client::start(plan, role, key, &poller));
         let all = all.collect::<Result<_, _>>()?;
-        Ok(Self { plan: Arc::clone(plan), all, poller, ready: Vec::new(), buffer: read_buffer() })
+        // It holds a whole packet.
+        let size = if plan.options.body * 2 > READ_SIZE { PACKET_MAX as usize } else { READ_SIZE };
+        let buffer = vec![0; size].into_boxed_slice();
+        Ok(Self { plan: Arc::clone(plan), all, poller, ready: Vec::new(), buffer })
     }
 
     /// Waits for input, at most `timeout`, and handles it.

@@ -251,9 +251,9 @@ fn set_filter(options: &mut MqttOptions, value: &str) -> Result<(), &'static str
 }
 
 fn set_body(options: &mut MqttOptions, value: &str) -> Result<(), &'static str> {
-    let range = BODY_MIN..=1 << 17;
+    let range = BODY_MIN..=1 << 20;
     options.body =
-        value.parse().ok().filter(|bytes| range.contains(bytes)).ok_or("a size in bytes from 28 to 128 KiB")?;
+        value.parse().ok().filter(|bytes| range.contains(bytes)).ok_or("a size in bytes from 28 to 1 MiB")?;
     Ok(())
 }
 
