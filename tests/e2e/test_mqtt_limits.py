@@ -1,12 +1,13 @@
 """MQTT at its limits: full queues, large payloads, clients that do not read."""
 
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from mqtt_bytes import wire_to
-from mqtt_client import device_at
-from platform_process import Platform, Start
+from mqtt_client import Refused, device, device_at
+from platform_process import Platform, Start, running
 from proton_client import address, document
 
 pytestmark = pytest.mark.timeout(180)
@@ -91,3 +92,46 @@ def test_subscriber_that_does_not_read_delays_no_other_and_takes_bounded_memory(
             assert writer.publish("news/flood", str(number).ljust(MIB)) == "Success"
             assert [int(reader.message().payload) for reader in readers] == [number] * 5
         assert served.peak_bytes() - before < GROWTH_BYTES_MAX
+
+
+PLANS = """
+apiVersion: admin.enmasse.io/v1beta2
+kind: AddressPlan
+metadata: {name: small-topic}
+spec: {addressType: topic, resources: {router: 0, broker: 0.1}}
+---
+apiVersion: admin.enmasse.io/v1beta2
+kind: AddressSpacePlan
+metadata: {name: small}
+spec:
+  addressSpaceType: standard
+  infraConfigRef: default
+  addressPlans: [small-topic]
+  resourceLimits: {router: 1, broker: 1, aggregate: 2}
+  limits: {mqttSessions: 2, retainedMessages: 3, retainedBytes: 1KiB}
+"""
+SPACE = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: default}
+spec: {type: standard, plan: small}
+"""
+
+
+def test_plan_limits_sessions_and_retained_messages(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text("---".join((PLANS, SPACE, f"\n{address('news', 'topic', plan='small-topic')}")))
+    with running(tmp_path / "data", "-f", str(path)) as platform:
+        for client_id in ("one", "two"):
+            with device_at(platform, client_id, kept_s=60):
+                pass
+        with pytest.raises(Refused, match="Quota exceeded"):
+            device("three", kept_s=60).connect(platform)
+        with device_at(platform, "one", kept_s=60) as one:
+            assert one.session_present
+            kept = [one.publish(f"news/{number}", "x", retain=True) for number in range(5)]
+            assert kept == ["Success"] * 3 + ["Quota exceeded"] * 2
+            assert one.publish("news/0", "x" * 2048, retain=True) == "Quota exceeded"
+        platform.enmasse("session", "end", "two")
+        with device_at(platform, "three", kept_s=60) as three:
+            assert not three.session_present

@@ -54,6 +54,9 @@ export function limitTexts(limits: SpaceLimits | undefined): string[] {
     [limits.messagesPerSecond, (value) => `${count(value)} messages/s`],
     [sizeOf(limits.bytesPerSecond), (value) => `${bytes(value)}/s`],
     [sizeOf(limits.messageSize), (value) => `messages of ${bytes(value)}`],
+    [limits.mqttSessions, (value) => `${count(value)} MQTT sessions`],
+    [limits.retainedMessages, (value) => `${count(value)} retained messages`],
+    [sizeOf(limits.retainedBytes), (value) => `${bytes(value)} of retained messages`],
     [allowance?.messages, (value) => `${count(value)} messages a ${period}`],
     [size, (value) => `${bytes(value)} a ${period}`],
   ];

@@ -63,8 +63,17 @@ pub struct MqttStorage {
     pub retained_messages: u64,
     /// most bytes of retained messages
     pub retained_bytes: u64,
+    /// most sessions
+    #[serde(default = "MqttStorage::default_sessions")]
+    pub sessions: u32,
     /// longest time that a session is kept without a connection, in seconds
     pub session_expiry_s: u32,
+}
+
+impl MqttStorage {
+    const fn default_sessions() -> u32 {
+        10_000
+    }
 }
 
 /// The authentication of a space.
@@ -326,6 +335,9 @@ pub struct AddressLimits {
     /// most senders at a time
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producers: Option<u32>,
+    /// most durable subscriptions of a topic that clients create; default: 10,000
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscriptions: Option<u32>,
     /// the behaviour at the limits `messages` and `bytes`; default: [`OnFull::Block`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_full: Option<OnFull>,
@@ -346,6 +358,7 @@ impl Default for AddressLimits {
             bytes: None,
             consumers: None,
             producers: None,
+            subscriptions: None,
             on_full: None,
         }
     }

@@ -253,6 +253,7 @@ impl Scenario {
             mqtt: (self.profile == Profile::Devices).then_some(plan::MqttStorage {
                 retained_messages: 1_000,
                 retained_bytes: 1 << 20,
+                sessions: 10_000,
                 session_expiry_s: 604_800,
             }),
         }

@@ -6,10 +6,11 @@ name the older counts.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
+from enmasse.plan.model import MqttStorage
 from enmasse.plan.quota import Demand, demand
 from enmasse.resources import (
     Address,
@@ -68,6 +69,7 @@ class Bounds:
     messages_per_second: int | None = None
     bytes_per_second: int | None = None
     message_size: int | None = None
+    mqtt: MqttStorage = field(default_factory=MqttStorage)
     link_capacity: int | None = None
     reject_is_failure: bool | None = None
     broker_bytes: int | None = None
@@ -188,6 +190,7 @@ class Catalogue:
             messages_per_second=own.messages_per_second,
             bytes_per_second=own.bytes_per_second,
             message_size=smaller(own.message_size, policy.max_message_size),
+            mqtt=_of_mqtt(own),
             link_capacity=router.link_capacity if router else None,
             reject_is_failure=(
                 broker.treat_reject_as_unmodified_delivery_failed
@@ -311,6 +314,15 @@ def _type_for_spaces(service: AuthenticationService) -> str:
 def smaller(one: int | None, other: int | None) -> int | None:
     """Return the smaller of two limits; None means unlimited."""
     return other if one is None else one if other is None else min(one, other)
+
+
+def _of_mqtt(own: SpaceLimits) -> MqttStorage:
+    limits = {
+        "sessions": own.mqtt_sessions,
+        "retained_messages": own.retained_messages,
+        "retained_bytes": own.retained_bytes,
+    }
+    return MqttStorage(**{name: one for name, one in limits.items() if one is not None})
 
 
 def _of_brokers(broker: BrokerPart | None) -> tuple[int | None, OnFull | None]:

@@ -169,6 +169,9 @@ class MqttStorage(Model):
     retained_bytes: U64 = 256 * 1024 * 1024
     """Maximum bytes of retained messages."""
 
+    sessions: U32 = 10_000
+    """Maximum sessions, with the subscriptions and wills of AMQP clients."""
+
     session_expiry_s: U32 = 7 * 24 * 3600
     """Longest time in seconds that a session is kept without a connection."""
 

@@ -15,7 +15,6 @@ from enmasse.plan.login import authentication, kind_of, planned_user
 from enmasse.plan.members import Members
 from enmasse.plan.model import (
     LINK_CAPACITY,
-    MqttStorage,
     PlannedAddress,
     PlannedSpace,
     PlannedUser,
@@ -386,7 +385,7 @@ class SpaceState:
             ),
             addresses=tuple(sorted(planned, key=attrgetter("name"))),
             auto_create=tuple(dict.fromkeys(one.pattern for one in space.spec.auto_create)),
-            mqtt=MqttStorage(),
+            mqtt=bounds.mqtt,
         )
         # An equal plan stays the same object, so that no change reaches the node.
         if now != self.planned:

@@ -74,6 +74,15 @@ class SpaceLimits(Model):
     bytes_per_second: Size | None = None
     """Bytes per second from all senders; beyond it senders get no credit."""
 
+    mqtt_sessions: LinkCount | None = None
+    """Maximum MQTT sessions, with the subscriptions and wills of AMQP clients; default: 10,000."""
+
+    retained_messages: Count | None = None
+    """Maximum retained messages, one for each topic; default: 100,000."""
+
+    retained_bytes: Size | None = None
+    """Maximum bytes of retained messages; default: 256 MiB."""
+
     allowance: Allowance | None = None
     """Allowance of a day or a month."""
 

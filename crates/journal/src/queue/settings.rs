@@ -28,7 +28,8 @@ pub struct Settings {
     pub duplicates: Option<Duplicates>,
 }
 
-/// Bounds of a queue; the default is none.
+/// Bounds of a queue or a topic; by default a topic has 10,000 durable subscriptions, and the rest
+/// is unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// messages stored, in any state
@@ -41,11 +42,21 @@ pub struct Limits {
     pub consumers: u32,
     /// producers at a time
     pub producers: u32,
+    /// durable subscriptions that clients create of a topic: a message for all of them is one record
+    /// with a target for each
+    pub subscriptions: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { messages: u64::MAX, bytes: u64::MAX, message_bytes: u32::MAX, consumers: u32::MAX, producers: u32::MAX }
+        Self {
+            messages: u64::MAX,
+            bytes: u64::MAX,
+            message_bytes: u32::MAX,
+            consumers: u32::MAX,
+            producers: u32::MAX,
+            subscriptions: 10_000,
+        }
     }
 }
 

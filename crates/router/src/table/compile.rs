@@ -200,9 +200,10 @@ fn compile_mqtt(
         bytes: Some(bounds.retained_bytes),
         ..AddressLimits::default()
     };
+    let sessions = AddressLimits { subscriptions: Some(bounds.sessions), ..AddressLimits::default() };
     MqttStore {
         retained: entry("retained", AddressType::Queue, AddressKind::Queue, retained, Some(LAST_VALUE_OF_TO)),
-        sessions: entry("sessions", AddressType::Topic, AddressKind::Topic, AddressLimits::default(), None),
+        sessions: entry("sessions", AddressType::Topic, AddressKind::Topic, sessions, None),
         session_expiry_s: bounds.session_expiry_s,
     }
 }

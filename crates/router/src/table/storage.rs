@@ -112,6 +112,7 @@ fn limits(limits: &plan::AddressLimits) -> Limits {
             .map_or(MESSAGE_BYTES_MAX, |size| u32::try_from(size).unwrap_or(MESSAGE_BYTES_MAX).min(MESSAGE_BYTES_MAX)),
         consumers: limits.consumers.unwrap_or(default.consumers),
         producers: limits.producers.unwrap_or(default.producers),
+        subscriptions: limits.subscriptions.unwrap_or(default.subscriptions),
     }
 }
 

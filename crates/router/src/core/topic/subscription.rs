@@ -28,10 +28,6 @@ use super::super::{
 };
 use super::super::{OpenQueue, Queue};
 
-/// Bound of the durable subscriptions that clients create of one topic: a message for all of them
-/// is one record with a target for each.
-const DURABLE_MAX: u32 = 10_000;
-
 /// Address keys of undeclared subscriptions. Declared addresses count up from 0, dynamic nodes down
 /// from the top.
 const KEYS: std::ops::Range<u32> = 0x8000_0000..0xC000_0000;
@@ -196,10 +192,12 @@ impl Router {
 
     /// Refuses a durable subscription beyond the bound of the topic.
     fn check_durable(&self, at: Key) -> Result<(), Error> {
-        if self.addresses.topic(at).durable < DURABLE_MAX {
+        let topic = self.addresses.topic(at);
+        let most = topic.settings().limits.subscriptions;
+        if topic.durable < most {
             return Ok(());
         }
-        let what = format!("the topic has {DURABLE_MAX} durable subscriptions, its limit: end an unused one");
+        let what = format!("the topic has {most} durable subscriptions, its limit: end an unused one");
         Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
     }
 
