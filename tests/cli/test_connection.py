@@ -16,7 +16,7 @@ def connected(shop: Obeying) -> None:
         Connection(8, "other.other", "bob", "d", "10.0.0.2:5", "amqp", 0, 0, 0, 0, 0),
     ]
     shop.engine.attached = [LinkStatistics(7, "l", "sender", (uid,), credit=9, deliveries=5)]
-    shop.engine.traced_frames = ["open", "begin"]
+    shop.engine.traced_frames = ["open\n", "begin\nattach\n"]
     made = shop.enmasse("token", "create", "ci", "--grant", "tenant-edit=default")
     shop.token.write_text(made.stdout.strip())
 
@@ -44,6 +44,7 @@ def test_a_trace_is_printed(shop: Obeying) -> None:
     assert said(shop, "trace", "7", "--frames", "2").splitlines() == [
         "None <- open",
         "None <- begin",
+        "None <- attach",
     ]
 
 

@@ -96,6 +96,7 @@ def trace(
     """
     with call.api() as api:
         for frame in api.traced(call.namespace, connection, frames=frames, seconds=seconds):
-            print(
-                f"{frame['atMs']} {'<-' if frame['direction'] == 'in' else '->'} {frame['frames']}"
-            )
+            start = f"{frame['atMs']} {'<-' if frame['direction'] == 'in' else '->'}"
+            # What was read or written at once may have several.
+            for line in frame["frames"].splitlines():
+                print(f"{start} {line}")
