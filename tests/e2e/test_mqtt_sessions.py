@@ -8,7 +8,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from proton import Message
 
-from mqtt_client import V5, V311, Device, break_off, cut, device, device_at
+from mqtt_bytes import wire_to
+from mqtt_client import V5, V311, Device, break_off, cut, device, device_at, publish_properties
 from platform_process import Platform, Start, running
 from proton_client import address, connected, document, send
 
@@ -95,6 +96,30 @@ def test_session_survives_a_kill(tmp_path: Path, version: Any) -> None:
         with device_at(platform, "kept", **options) as one:
             assert one.session_present
             assert one.take(2) == [("sensors/1", b"before"), ("sensors/2", b"after")]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_message_that_was_sent_does_not_expire_over_a_kill(tmp_path: Path, qos: int) -> None:
+    """[5: 4.3.3-7]"""
+    path = document(tmp_path, *ADDRESSES)
+    with (
+        running(tmp_path / "data", "-f", str(path)) as platform,
+        wire_to(platform) as one,
+        device_at(platform) as other,
+    ):
+        one.connect("unanswered", kept_s=3600)
+        assert one.subscribe("sensors/+", qos) == qos
+        short = publish_properties(MessageExpiryInterval=1)
+        other.publish("sensors/1", "sent", qos, properties=short)
+        assert one.message().payload == b"sent"
+        platform.kill()
+    with running(tmp_path / "data") as platform:
+        with device_at(platform) as other:
+            other.subscribe("alarms/+", 1)
+            assert other.nothing_more(1.2)
+        with wire_to(platform) as one:
+            assert one.connect("unanswered", clean=False, kept_s=3600)
+            assert one.message().payload == b"sent"
 
 
 def test_unacknowledged_message_comes_again(served: Platform) -> None:

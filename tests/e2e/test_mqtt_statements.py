@@ -25,7 +25,7 @@ from proton_client import TIMEOUT_S, address, document
 
 pytestmark = pytest.mark.timeout(180)
 
-ADDRESSES = (address("sensors", "topic"),)
+ADDRESSES = (address("sensors", "topic"), address("radio", "multicast"))
 
 VERSIONS = pytest.mark.parametrize("version", [V311, V5])
 
@@ -34,7 +34,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def served(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
-    """A platform with a topic."""
+    """A platform with a topic and a multicast."""
     return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES))
 
 
@@ -96,6 +96,29 @@ def test_user_properties_of_a_will_keep_their_order(served: Platform, topic: str
         assert received.UserProperty == pairs
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_message_that_was_sent_does_not_expire(served: Platform, topic: str, qos: int) -> None:
+    """[5: 4.3.3-7]"""
+    short = publish_properties(MessageExpiryInterval=1)
+    with wire_to(served) as one, device_at(served) as other:
+        one.connect(f"unanswered{qos}", kept_s=3600)
+        assert one.subscribe(topic, qos) == qos
+        other.publish(topic, "sent", qos, properties=short)
+        assert one.message().payload == b"sent"
+    with device_at(served) as other:
+        other.publish(topic, "not sent", qos, properties=short)
+        other.subscribe("sensors/tick", 1)
+        assert other.nothing_more(1.2)
+    with wire_to(served) as one:
+        assert one.connect(f"unanswered{qos}", clean=False, kept_s=3600)
+        again = one.message()
+        assert (again.payload, again.qos) == (b"sent", qos)
+        one.acknowledge(PUBACK if qos == 1 else PUBREC, again.packet_id)
+        if qos == 2:
+            assert one.answer(PUBREL)[:2] == again.packet_id.to_bytes(2)
+        assert one.nothing_comes()
+
+
 def test_message_that_expires_before_its_delivery_is_deleted(served: Platform, topic: str) -> None:
     """[5: 3.3.2-5]"""
     with device_at(served, "expiring", kept_s=3600) as one:
@@ -110,8 +133,10 @@ def test_message_that_expires_before_its_delivery_is_deleted(served: Platform, t
         assert one.nothing_more()
 
 
-def test_client_gets_its_own_messages_unless_it_wants_none(served: Platform, topic: str) -> None:
+@pytest.mark.parametrize("name", ["sensors", "radio"])
+def test_client_gets_its_own_messages_unless_it_wants_none(served: Platform, name: str) -> None:
     """[5: 3.8.3-3]"""
+    topic = f"{name}/own"
     with device_at(served) as one, device_at(served) as other:
         one.subscribe(topic, 1, noLocal=True)
         other.subscribe(topic, 1)

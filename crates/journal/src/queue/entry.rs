@@ -161,6 +161,13 @@ impl Entry {
         self.expiry_and_marks & TIME_MASK
     }
 
+    /// Lets it never expire. Returns when it would have; 0: never.
+    pub(super) fn clear_expiry(&mut self) -> u64 {
+        let expires = self.expires();
+        self.expiry_and_marks &= !TIME_MASK;
+        expires
+    }
+
     #[inline]
     pub(super) fn is_expired(&self, now: u64) -> bool {
         let at = self.expires();

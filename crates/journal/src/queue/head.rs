@@ -30,6 +30,16 @@ pub struct Head {
     pub producer: Option<(u128, u64)>,
 }
 
+impl Head {
+    /// Whether only size, priority and durability matter.
+    #[must_use]
+    #[inline]
+    pub const fn is_plain(&self) -> bool {
+        let is_timeless = self.ttl_ms.is_none() && self.absolute_expiry.is_none() && self.due.is_none();
+        is_timeless && self.delivery_count == 0 && self.group.is_none() && self.key.is_none()
+    }
+}
+
 /// One of ten priorities; messages of a higher priority are delivered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority(u8);

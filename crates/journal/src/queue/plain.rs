@@ -88,6 +88,24 @@ impl Queue {
         Some(Seq(at))
     }
 
+    /// The consumer that may receive a plain message at once, without a message before it. One that
+    /// accepts it at once needs no stored message: [`count_passed`](Queue::count_passed) follows.
+    #[must_use]
+    #[inline]
+    pub fn passes_to(&self, size_bytes: u32) -> Option<ConsumerId> {
+        let fits = size_bytes <= self.settings.limits.message_bytes;
+        let is_plain = self.accepts_plain && self.consumers.cursors.is_empty() && !self.consumers.is_single();
+        if fits && is_plain && self.is_empty() { self.taker() } else { None }
+    }
+
+    /// Counts a message that a consumer has accepted without being stored.
+    #[inline]
+    pub fn count_passed(&mut self) {
+        self.stats.enqueued += 1;
+        self.stats.delivered += 1;
+        self.stats.removed[Cause::Accepted as usize] += 1;
+    }
+
     /// [`next`](Queue::next) for the only [candidate](Queue::candidates), if it accepts any
     /// message: the message, which it now holds, and its location. `None`: there is no message, or
     /// the next one is not plain.
@@ -186,6 +204,36 @@ mod tests {
         assert_eq!(queue.taker(), None, "two consumers have credit");
         queue.set_credit(id, false);
         assert_eq!(queue.taker(), Some(other));
+    }
+
+    #[test]
+    fn message_passes_to_a_sole_consumer_of_an_empty_queue() {
+        let (mut queue, id) = with_consumer(Settings::default());
+        assert_eq!(queue.passes_to(5), Some(id));
+        queue.count_passed();
+        let stats = queue.stats();
+        assert_eq!((stats.enqueued, stats.delivered, stats.removed[Cause::Accepted as usize]), (1, 1, 1));
+        let seq = keep(&mut queue, 1);
+        assert_eq!(queue.passes_to(5), None, "one waits");
+        assert_eq!(queue.take_plain(id).map(|(seq, _)| seq), seq);
+        assert_eq!(queue.passes_to(5), None, "one is unsettled");
+        assert!(queue.accept_plain(Seq(0)).is_some());
+        queue.set_credit(id, false);
+        assert_eq!(queue.passes_to(5), None, "there is no credit");
+    }
+
+    #[test]
+    fn queue_with_bounds_or_rules_passes_no_message() {
+        let limits = super::super::Limits { message_bytes: 4, ..super::super::Limits::default() };
+        let ttl = Ttl { minimum_ms: None, maximum_ms: Some(1) };
+        let settings = [
+            Settings { limits, ..Settings::default() },
+            Settings { ttl, ..Settings::default() },
+            Settings { full: Full::DropOldest, ..Settings::default() },
+        ];
+        for settings in settings {
+            assert_eq!(with_consumer(settings).0.passes_to(5), None);
+        }
     }
 
     #[test]

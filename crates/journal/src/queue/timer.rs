@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::Queue;
 use super::effect::Effect;
-use super::entry::{Mark, State, Step};
+use super::entry::{Entry, Mark, Seq, State, Step};
 
 /// Blocks examined for expiry, and messages that become due, in one call.
 const WORK_MAX: usize = 256;
@@ -71,6 +71,12 @@ impl Queue {
         if expires != 0 {
             self.index.note_expiry(at, expires);
         }
+    }
+
+    /// Lets a message never expire. Returns when it would have, if it would.
+    pub fn clear_expiry(&mut self, seq: Seq) -> Option<u64> {
+        // The block keeps a time that is too early: it is examined once in vain.
+        self.index.get_mut(seq.0).map(Entry::clear_expiry).filter(|expires| *expires != 0)
     }
 
     fn become_due(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {

@@ -19,7 +19,7 @@ pub(super) struct Address {
     pub(super) producers: Vec<Key>,
     pub(super) consumers: Vec<Key>,
     /// consumers without a filter
-    pub(super) unfiltered: u32,
+    pub(super) takers_of_all: u32,
     /// counts changes of `consumers`
     pub(super) epoch: u32,
     /// unsettled copies that consumers hold
@@ -39,7 +39,7 @@ impl Address {
             account,
             producers: Vec::new(),
             consumers: Vec::new(),
-            unfiltered: 0,
+            takers_of_all: 0,
             epoch: 0,
             unsettled: 0,
             stats: AddressStats::default(),
@@ -98,7 +98,7 @@ impl Address {
             Treatment::Topic(topic) => topic.is_open(),
             Treatment::Stream(_) => true,
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Closed => {
-                self.unfiltered > 0 || producer.matching > 0
+                self.takers_of_all > 0 || producer.matching > 0
             }
         }
     }

@@ -20,7 +20,7 @@ use super::ending::Ending;
 use super::handover::{Handover, HandoverReason};
 use super::ids::{AttachmentId, Flow, Joint, PacketFlow, QuestionId, TransactionId};
 use super::role::{
-    AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
+    AttachmentRole, Consuming, Guarantee, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
 use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
 use super::{AddressKey, AddressKind, Declared};
@@ -83,6 +83,8 @@ commands! {
         Refused { attachment: AttachmentId, delivery: Delivery<'a> },
         /// The link has the first part of a long delivery.
         Begun { attachment: AttachmentId },
+        /// As of [`Router::set_guarantee`](super::Router::set_guarantee).
+        Guarantee { attachment: AttachmentId, guarantee: Guarantee },
         /// Dispatch no more deliveries to the link until it states its credit.
         Stall { attachment: AttachmentId },
         /// The address is deleted: ends links whose `Attach` arrived after its home deleted it.
@@ -227,8 +229,8 @@ wire_structs! {
     PacketFlow { flow, id }
     AddressDescription { depth, consumers, producers, partitions }
     Consuming {
-        selector, browses, priority, exclusive, no_local, subscribing, name, start, partition, settled, retained,
-        resume
+        selector, browses, priority, exclusive, no_local, subscribing, name, start, partition, settled, guarantee,
+        retained, resume
     }
 }
 
@@ -236,6 +238,7 @@ wire_units! {
     AddressKind { Anycast, Multicast, Queue, Topic, Stream }
     Ending { ByClient, ByNode, Lost, NotResumed, RolledBack }
     Flow { FromClient, FromNode }
+    Guarantee { Outcome, AtMostOnce, Kept }
     Hold { No, Session, SendOnly, Connection }
 }
 

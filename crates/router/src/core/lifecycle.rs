@@ -2,9 +2,10 @@
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::address::Address;
-use super::arena::Key;
+use super::arena::{Arena, Key};
 use super::attachment::Occupant;
 use super::consumer::{Consumer, Outgoing};
 use super::message::SettlementTarget;
@@ -12,8 +13,8 @@ use super::outcome::{Retiring, token_of};
 use super::producer::{Incoming, Producer};
 use super::treatment::Treatment;
 use super::{
-    AddressKey, AddressKind, AttachmentId, AttachmentRole, Consuming, Declared, Ending, Filter, Links, Resume, Router,
-    ToLink,
+    AddressKey, AddressKind, AttachmentId, AttachmentRole, Consuming, Declared, Ending, Guarantee, Links, Origin,
+    Resume, Router, ToLink,
 };
 
 impl Router {
@@ -56,7 +57,12 @@ impl Router {
                 self.steal_receiver(at, consuming.resume.as_deref(), links);
                 let place = self.addresses[at].consumers.len();
                 let filter = filter.filter(|_| matches!(address.kind, AddressKind::Multicast | AddressKind::Stream));
-                self.attach_consumer(at, Consumer::new(attachment, at, place, filter), consuming, links);
+                let mut consumer = Consumer::new(attachment, at, place, filter);
+                consumer.guarantee = consuming.guarantee;
+                if address.kind == AddressKind::Multicast {
+                    consumer.no_local = consuming.no_local.take().map(Box::new);
+                }
+                self.attach_consumer(at, consumer, consuming, links);
             }
         }
     }
@@ -78,9 +84,8 @@ impl Router {
         resume: Option<Box<Resume>>,
         links: &mut impl Links,
     ) {
+        producer.matching = self.matching(at, &producer);
         let address = &mut self.addresses[at];
-        let filters = address.consumers.iter().filter_map(|key| self.consumers[*key].filter.as_ref());
-        producer.matching = filters.filter(|filter| producer.passes(filter)).count() as u32;
         // The previous epoch forces the first message to build the audience.
         producer.audience_epoch = address.epoch.wrapping_sub(1);
         let admitted = address.treatment.attach_producer(address.producers.len());
@@ -125,8 +130,38 @@ impl Router {
             Treatment::Stream(_) => self.attach_to_stream(at, key, &consuming, filter, links),
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
                 links.send(ToLink::Attached { attachment, answer: Ok(Fields::new()) });
-                self.audience_changed(at, filter.as_ref(), 1, links);
+                let Self { addresses, producers, consumers, .. } = self;
+                audience_changed(&mut addresses[at], producers, &consumers[key], 1, links);
             }
+        }
+    }
+
+    /// Changes what the deliveries to a consumer are due; those before are not concerned.
+    pub fn set_guarantee(&mut self, attachment: AttachmentId, guarantee: Guarantee) {
+        if let Some(key) = self.attachments.consumer(attachment) {
+            self.consumers[key].guarantee = guarantee;
+        }
+    }
+
+    /// The number of consumers of an address that do not get all messages and get those of a producer.
+    fn matching(&self, at: Key, producer: &Producer) -> u32 {
+        let consumers = self.addresses[at].consumers.iter().map(|key| &self.consumers[*key]);
+        consumers.filter(|consumer| !consumer.takes_all() && producer.reaches(consumer)).count() as u32
+    }
+
+    /// Sets the origin of the messages of a producer of a topic or multicast, before the first of
+    /// them.
+    pub fn set_origin(&mut self, attachment: AttachmentId, origin: Origin, links: &mut impl Links) {
+        let Some(key) = self.attachments.producer(attachment) else { return };
+        self.producers[key].origin = Some(Arc::new(origin));
+        let at = self.producers[key].address;
+        let matching = self.matching(at, &self.producers[key]);
+        let (producer, address) = (&mut self.producers[key], &self.addresses[at]);
+        let was_open = address.open_to(producer);
+        producer.matching = matching;
+        let open = address.open_to(producer);
+        if open != was_open && !producer.anonymous {
+            links.send(ToLink::Open { attachment, open });
         }
     }
 
@@ -134,30 +169,6 @@ impl Router {
     pub(super) fn refuse_attachment(&mut self, attachment: AttachmentId, refused: Error, links: &mut impl Links) {
         self.detach(attachment, links);
         links.send(ToLink::Attached { attachment, answer: Err(refused) });
-    }
-
-    /// A consumer attached (`change` is 1) or detached (-1): notifies the producers that got their
-    /// first consumer or lost their last one.
-    fn audience_changed(&mut self, at: Key, filter: Option<&Filter>, change: i32, links: &mut impl Links) {
-        let address = &mut self.addresses[at];
-        let before = address.unfiltered;
-        if filter.is_none() {
-            address.unfiltered = before.wrapping_add_signed(change);
-            if before.min(address.unfiltered) > 0 {
-                return;
-            }
-        }
-        for key in &address.producers {
-            let producer = &mut self.producers[*key];
-            let was_open = before > 0 || producer.matching > 0;
-            if filter.is_some_and(|filter| producer.passes(filter)) {
-                producer.matching = producer.matching.wrapping_add_signed(change);
-            }
-            let open = address.open_to(producer);
-            if open != was_open && !producer.anonymous {
-                links.send(ToLink::Open { attachment: producer.attachment, open });
-            }
-        }
     }
 
     /// As [`Router::depart`], for a link without unsettled deliveries or one that the node ends.
@@ -229,7 +240,6 @@ impl Router {
         self.leave_queue(key);
         let consumer = &mut self.consumers[key];
         let (attachment, at, place) = (consumer.attachment, consumer.address, consumer.place);
-        let filter = consumer.filter.take();
         let address = &mut self.addresses[at];
         address.treatment.set_unready(key, &mut self.consumers);
         address.consumers.swap_remove(place);
@@ -247,14 +257,14 @@ impl Router {
         while let Some(message) = self.consumers[key].backlog.pop_front() {
             self.skip_copy(key, message, links);
         }
-        self.consumers.remove(key);
+        let Some(gone) = self.consumers.remove(key) else { return };
         match self.addresses[at].treatment {
             Treatment::Queue(_) => return self.process(at, links),
             Treatment::Stream(_) => return,
             Treatment::Anycast(_) if self.addresses[at].consumers.is_empty() => self.release_waiting(at, links),
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {}
         }
-        self.audience_changed(at, filter.as_ref(), -1, links);
+        audience_changed(&mut self.addresses[at], &mut self.producers, &gone, -1, links);
     }
 
     /// Ends the incomplete delivery of a consumer that detaches. A delivery with a token is
@@ -344,6 +354,36 @@ impl Router {
                 pending.retiring = Retiring::No;
             }
             self.relinquish_one(token, Ending::ByNode, false, links);
+        }
+    }
+}
+
+/// A consumer attached (`change` is 1) or detached (-1): notifies the producers that got their first
+/// consumer or lost their last one.
+fn audience_changed(
+    address: &mut Address,
+    producers: &mut Arena<Producer>,
+    consumer: &Consumer,
+    change: i32,
+    links: &mut impl Links,
+) {
+    let before = address.takers_of_all;
+    let takes_all = consumer.takes_all();
+    if takes_all {
+        address.takers_of_all = before.wrapping_add_signed(change);
+        if before.min(address.takers_of_all) > 0 {
+            return;
+        }
+    }
+    for key in &address.producers {
+        let producer = &mut producers[*key];
+        let was_open = before > 0 || producer.matching > 0;
+        if !takes_all && producer.reaches(consumer) {
+            producer.matching = producer.matching.wrapping_add_signed(change);
+        }
+        let open = address.open_to(producer);
+        if open != was_open && !producer.anonymous {
+            links.send(ToLink::Open { attachment: producer.attachment, open });
         }
     }
 }

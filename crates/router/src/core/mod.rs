@@ -84,7 +84,9 @@ pub use queue::{
     TEMPORARY_MESSAGES, Work,
 };
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
-pub use role::{AttachmentRole, Consuming, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled};
+pub use role::{
+    AttachmentRole, Consuming, Guarantee, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
+};
 pub use stats::AddressStats;
 pub use storage::{Answer, Damaged, Digests, LAST_VALUE_OF_TO, Read, subscription_of};
 pub use stream::Stream;

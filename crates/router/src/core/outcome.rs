@@ -124,6 +124,10 @@ impl Router {
             pending.retiring = Retiring::Relinquished(verdict);
             return;
         }
+        if let SettlementTarget::Queue(seq) = pending.settlement {
+            let at = pending.address;
+            self.keep_sent(at, seq);
+        }
         self.outcome(token, &verdict.outcome(), links);
     }
 

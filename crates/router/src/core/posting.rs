@@ -32,6 +32,8 @@ pub(super) enum PostingTreatment {
 pub(super) struct Posted {
     pub(super) disk: SmallVec<[(Key, u32, Admitted); 2]>,
     pub(super) memory: SmallVec<[(Key, Seq); 2]>,
+    /// queues whose consumers have it already
+    pub(super) passed: usize,
     /// number of slow subscriptions that missed it, already counted
     pub(super) missed: usize,
 }
@@ -43,6 +45,6 @@ impl Posted {
 
     /// Whether no subscription matched it.
     pub(super) fn is_unwanted(&self) -> bool {
-        self.is_empty() && self.missed == 0
+        self.is_empty() && self.missed == 0 && self.passed == 0
     }
 }

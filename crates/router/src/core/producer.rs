@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::arena::Key;
 use super::arriving::Assembly;
-use super::{AttachmentId, Filter, Hold, Origin, TransactionId};
+use super::consumer::Consumer;
+use super::{AttachmentId, Filter, Hold, NoLocal, Origin, TransactionId};
 
 #[derive(Debug)]
 pub(super) struct Producer {
@@ -14,10 +15,10 @@ pub(super) struct Producer {
     pub(super) place: usize,
     pub(super) anonymous: bool,
     pub(super) name: Option<Arc<str>>,
-    /// consumers whose filter matches its name
+    /// consumers of some messages that get its own
     pub(super) matching: u32,
-    /// the matching and the unfiltered consumers, as of `audience_epoch`; used only where consumers
-    /// have filters. At a topic: the subscriptions whose filters match its name
+    /// these and the consumers of all messages, as of `audience_epoch`; used only where some
+    /// consumers do not get all. At a topic: the subscriptions whose filters match its name
     pub(super) audience: Vec<Key>,
     pub(super) audience_epoch: u32,
     /// its waiting messages
@@ -43,7 +44,7 @@ pub(super) struct Producer {
     pub(super) counted: bool,
     /// its name, if its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
-    /// at a topic: the origin of its messages
+    /// at a topic or multicast: the origin of its messages
     pub(super) origin: Option<Arc<Origin>>,
     /// one of its numbered messages was rejected: later ones are released, so that no higher number
     /// is stored before the client has decided about that one
@@ -108,8 +109,11 @@ impl Producer {
         i64::from(self.waiting) + i64::from(self.taken.min(0)) >= i64::from(capacity)
     }
 
-    /// Whether a filter lets its messages through.
-    pub(super) fn passes(&self, filter: &Filter) -> bool {
-        self.name.as_deref().is_some_and(|name| filter.matches(name))
+    /// Whether a consumer gets its messages. One that excludes an origin gets none before that of
+    /// the producer is known.
+    pub(super) fn reaches(&self, consumer: &Consumer) -> bool {
+        let passes = |filter: &Filter| self.name.as_deref().is_some_and(|name| filter.matches(name));
+        let is_other = |own: &NoLocal| self.origin.as_deref().is_some_and(|origin| !own.covers(origin));
+        consumer.filter.as_ref().is_none_or(passes) && consumer.no_local.as_deref().is_none_or(is_other)
     }
 }

@@ -72,7 +72,8 @@ pub struct Consuming {
     pub priority: i32,
     /// it requests exclusive access
     pub exclusive: bool,
-    /// at a topic, for a subscription of its own: the origin whose messages are excluded
+    /// at a topic, for a subscription of its own, and at a multicast: the origin whose messages are
+    /// excluded
     pub no_local: Option<NoLocal>,
     /// at a topic: the requested subscription; `None` is a new one of its own
     pub subscribing: Option<Box<Subscribing>>,
@@ -85,11 +86,25 @@ pub struct Consuming {
     pub partition: Option<u32>,
     /// all deliveries to it are sent settled
     pub settled: bool,
+    /// what its deliveries are due
+    pub guarantee: Guarantee,
     /// at the queue of retained messages: the topics whose messages it requests. It gets those that
     /// the queue has when it attaches
     pub retained: Option<Filter>,
     /// set if its link can be resumed
     pub resume: Option<Box<Resume>>,
+}
+
+/// What the deliveries to a link are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guarantee {
+    /// an outcome; without one the message returns to its address
+    #[default]
+    Outcome,
+    /// nothing: each counts as accepted once its link has it (QoS 0 of MQTT)
+    AtMostOnce,
+    /// as `Outcome`, and what was sent does not expire any more (QoS 1 and 2 of MQTT 5.0, 4.3.3)
+    Kept,
 }
 
 /// Where a reader begins: `rabbitmq:stream-offset-spec`.

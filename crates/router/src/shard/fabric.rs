@@ -22,7 +22,7 @@ use super::subscribing::Description;
 use super::transactions::transactional;
 use super::work::{DELIVERY_NANOS, LINK_CHECK_NANOS, Work};
 use crate::core::{
-    AddressDescription, AttachmentId, Delivery, Ending, Handover, Hold, Links, QuestionId, ToHome, ToLink,
+    AddressDescription, AddressKind, AttachmentId, Delivery, Ending, Handover, Hold, Links, QuestionId, ToHome, ToLink,
     TransactionId, Unsettled,
 };
 use crate::plan::Operation;
@@ -529,8 +529,8 @@ impl Fabric {
 
     /// Handles a delivery from the home of an address for a link of this shard. If it finds no
     /// room, it is returned, and so are all that follow until the home has halted: this keeps the
-    /// order. A later part of a long delivery cannot be returned: it waits here, and its home has
-    /// to pause.
+    /// order. A later part of a long delivery cannot be returned, nor one that its home counts as
+    /// accepted: it waits here, and its home has to pause.
     fn dispatch_to_link(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
         let Some(state) = self.attachments.get_mut(attachment) else {
             // The consumer ended while the delivery was in flight.
@@ -538,7 +538,9 @@ impl Fabric {
             return self.send_back(home, attachment, *delivery);
         };
         let home = state.home;
-        if !delivery.first {
+        // Its home counts it as accepted and has no copy.
+        let is_settled = delivery.token.is_none() && matches!(state.kind, AddressKind::Topic | AddressKind::Queue);
+        if !delivery.first || is_settled {
             if self.partial_deliveries.has(attachment) || !Links::transfer(self, attachment, delivery) {
                 self.partial_deliveries.push(attachment, delivery);
                 self.outboxes[home as usize].push_to_home(&ToHome::Stall { attachment });

@@ -268,7 +268,7 @@ impl Shard {
         let sends = matches!(role, AttachmentRole::Producer { .. });
         self.send_to_home(home, ToHome::Attach { attachment, address: entry.declared(), role });
         if sends
-            && entry.kind == AddressKind::Topic
+            && matches!(entry.kind, AddressKind::Topic | AddressKind::Multicast)
             && let Some(origin) =
                 self.fabric.attachments.get(attachment).map(|attachment| self.origin(self.id(attachment.conn)))
         {

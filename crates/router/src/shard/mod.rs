@@ -529,7 +529,7 @@ impl Shard {
         let Self { router, fabric, .. } = self;
         match command {
             ToHome::Attach { attachment, address, role } => router.attach(attachment, address, role, fabric),
-            ToHome::Origin { attachment, origin } => router.set_origin(attachment, origin),
+            ToHome::Origin { attachment, origin } => router.set_origin(attachment, origin, fabric),
             ToHome::Recall { attachment, names } => self.recall_after_departures(attachment, names),
             ToHome::Detach { attachment, ending, closed } => self.leave_address(attachment, ending, closed),
             ToHome::Relinquish { tokens, ending, oldest } => self.receive_relinquished(tokens, ending, oldest),
@@ -554,6 +554,7 @@ impl Shard {
             }
             ToHome::Refused { attachment, delivery } => router.refused(attachment, &delivery, fabric),
             ToHome::Begun { attachment } => router.begun(attachment, fabric),
+            ToHome::Guarantee { attachment, guarantee } => router.set_guarantee(attachment, guarantee),
             ToHome::Stall { attachment } => router.stall(attachment),
             ToHome::DeleteAddress { address } => router.delete_address(address, &errors::deleted(), fabric),
             ToHome::Describe { question, address } => {

@@ -1,6 +1,7 @@
 //! Parts of long deliveries that wait for room at their link. Some are from another shard: their
 //! home stops sending when it is notified of the first, so only parts in flight arrive. The others
-//! are the rest of a delivery that was too long to be written at once.
+//! are the rest of a delivery that was too long to be written at once. Small deliveries whose home
+//! counts them as accepted wait here as a whole.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -17,6 +18,7 @@ pub(super) const PIECE_BYTES: usize = 256 * 1024;
 pub(super) struct Part {
     token: Option<u64>,
     message_format: u32,
+    first: bool,
     more: bool,
     aborted: bool,
     payload: Payload,
@@ -44,7 +46,7 @@ impl Part {
         Delivery {
             token: self.token,
             message_format: self.message_format,
-            first: false,
+            first: self.first,
             more: self.more,
             aborted: self.aborted,
             payload: self.payload.bytes(),
@@ -63,13 +65,14 @@ impl PartialDeliveries {
 
     pub(super) fn push(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
         let parts = self.0.entry(attachment).or_default();
-        let mut rest = delivery.payload;
+        let (mut rest, mut first) = (delivery.payload, delivery.first);
         loop {
             let (payload, after) = rest.split_at(rest.len().min(PIECE_BYTES));
             rest = after;
             parts.push_back(Part {
                 token: delivery.token,
                 message_format: delivery.message_format,
+                first: std::mem::take(&mut first),
                 more: delivery.more || !rest.is_empty(),
                 aborted: delivery.aborted,
                 payload: match (Delivery { payload, ..*delivery }).shared_range() {

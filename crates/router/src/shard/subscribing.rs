@@ -176,8 +176,12 @@ impl Description {
     }
 }
 
-/// Whether the filters of a source exclude messages of its own connection. Adds such filters to
-/// `understood`.
+/// Whether the filters of a source exclude messages of its own connection.
+pub(super) fn excludes_own(source: &Source) -> bool {
+    no_local(&source.filter, &mut Fields::new())
+}
+
+/// As above; adds such filters to `understood`.
 pub(super) fn no_local(filters: &Fields, understood: &mut Fields) -> bool {
     let is_no_local = |(key, value): &&(Symbol, Value)| match value {
         Value::Described(pair) => match &pair.0 {

@@ -19,7 +19,7 @@ use enmasse_amqp::selector::Filters;
 use enmasse_amqp::types::{Attach, Error, Fields, Role, SenderSettleMode, Source, Symbol, Value, condition};
 
 use super::subscribing::{Description, SubscriptionRequest, no_local};
-use crate::core::{AddressKind, Consuming, DYNAMIC_KEYS, NoLocal, Start};
+use crate::core::{AddressKind, Consuming, DYNAMIC_KEYS, Guarantee, NoLocal, Start};
 use crate::table::AddressEntry;
 
 const PRIORITIES: [&str; 2] = ["priority", "rabbitmq:priority"];
@@ -103,6 +103,7 @@ impl Terms {
             start,
             partition,
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            guarantee: Guarantee::Outcome,
             retained: None,
         };
         if let Some(topic) = topic.filter(|_| requested.is_named()) {

@@ -70,7 +70,10 @@ fn publish(net: &mut Net, device: usize, topic: &str, payload: &[u8], packet_id:
 }
 
 fn subscribe(net: &mut Net, device: usize, filter: &str) -> u8 {
-    let options = SubscriptionOptions { qos: QoS::AtLeastOnce, ..SubscriptionOptions::default() };
+    subscribe_with(net, device, filter, SubscriptionOptions { qos: QoS::AtLeastOnce, ..SubscriptionOptions::default() })
+}
+
+fn subscribe_with(net: &mut Net, device: usize, filter: &str, options: SubscriptionOptions) -> u8 {
     let id = PacketId::new(1).expect("not 0");
     let mut bytes = Vec::new();
     let filters = std::iter::once(Subscription { filter, options });
@@ -255,6 +258,31 @@ fn filter_that_is_subscribed_again_has_the_new_options_and_no_second_copy() {
         subscribe_as(&mut net, one, "multicast/+", QoS::AtMostOnce, 9);
         publish(&mut net, other, "multicast/a", b"x", 2);
         assert_eq!(deliveries(&mut net, one), [(QoS::AtMostOnce, vec![9])]);
+    }
+}
+
+/// [5: 3.8.3-3]
+#[test]
+fn multicast_returns_none_of_its_own_messages_to_a_client_that_wants_none() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (one, other) = (device(&mut net, consumer, "one"), device(&mut net, producer, "other"));
+        // Its link for publications is attached before the filter, and after it.
+        publish(&mut net, one, "multicast/a", b"early", 1);
+        let none = ("puback", ReasonCode::NoMatchingSubscribers.as_u8());
+        assert_eq!(answers(&mut net, one), (vec![none], vec![]));
+        let options = SubscriptionOptions { qos: QoS::AtLeastOnce, no_local: true, ..SubscriptionOptions::default() };
+        assert_eq!(subscribe_with(&mut net, one, "multicast/+", options), ReasonCode::GrantedQoS1.as_u8());
+        for topic in ["multicast/a", "multicast/b"] {
+            publish(&mut net, one, topic, b"own", 1);
+            assert_eq!(answers(&mut net, one), (vec![none], vec![]), "{topic}");
+            publish(&mut net, other, topic, b"other", 0);
+            assert_eq!(answers(&mut net, one), (vec![], vec![(topic.to_owned(), b"other".to_vec())]));
+        }
+        assert_eq!(subscribe(&mut net, other, "multicast/+"), ReasonCode::GrantedQoS1.as_u8());
+        publish(&mut net, one, "multicast/a", b"own", 0);
+        assert_eq!(answers(&mut net, one), (vec![], vec![]));
+        assert_eq!(answers(&mut net, other), (vec![], vec![("multicast/a".to_owned(), b"own".to_vec())]));
     }
 }
 

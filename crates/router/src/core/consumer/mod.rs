@@ -9,7 +9,7 @@ use enmasse_journal::queue::ConsumerId;
 
 use super::arena::Key;
 use super::message::Backlog;
-use super::{AttachmentId, Filter};
+use super::{AttachmentId, Filter, Guarantee, NoLocal};
 
 pub(super) use copies::Copies;
 pub(super) use reading::{BlockPosition, Position, Reading};
@@ -22,6 +22,10 @@ pub const BACKLOG_BYTES: usize = 4 << 20;
 /// Messages that may wait for one multicast consumer.
 pub const BACKLOG_MESSAGES: usize = 4096;
 
+/// Largest delivery that a link of another shard keeps if it has no room, bytes. Its home stops at the
+/// first one, and the credit of the link bounds their number.
+const KEPT_BYTES: usize = 4 << 10;
+
 /// The value of `ready_at` for a consumer that is not ready.
 pub(super) const NOT_READY: u32 = u32::MAX;
 
@@ -32,6 +36,8 @@ pub(super) struct Consumer {
     /// index in the consumers of the address
     pub(super) place: usize,
     pub(super) filter: Option<Filter>,
+    /// at a multicast: the origin whose messages it does not get
+    pub(super) no_local: Option<Box<NoLocal>>,
     /// its remaining credit
     pub(super) credit: u32,
     /// number of deliveries dispatched to it and not refused, wrapping
@@ -57,6 +63,8 @@ pub(super) struct Consumer {
     pub(super) selection: MessageSelection,
     /// how it reads a stream
     pub(super) reading: Option<Box<Reading>>,
+    /// what its deliveries are due
+    pub(super) guarantee: Guarantee,
     /// its link has recalled a durable subscription by its name
     pub(super) recalls: bool,
     /// the state of its resumable link
@@ -96,6 +104,7 @@ impl Consumer {
             address,
             place,
             filter,
+            no_local: None,
             credit: 0,
             dispatched: 0,
             outstanding: 0,
@@ -109,6 +118,7 @@ impl Consumer {
             fetching: 0,
             selection: MessageSelection::default(),
             reading: None,
+            guarantee: Guarantee::default(),
             recalls: false,
             resumed: None,
             dispatched_ms: 0,
@@ -118,6 +128,20 @@ impl Consumer {
             backlog: Backlog::default(),
             backlog_bytes: 0,
         }
+    }
+
+    /// Whether it gets the messages of every producer.
+    pub(super) const fn takes_all(&self) -> bool {
+        self.filter.is_none() && self.no_local.is_none()
+    }
+
+    /// Whether a delivery of `bytes` to it counts as accepted at once. A link of another shard returns
+    /// none of these: it keeps small ones that it has no room for, and they must not overtake one that
+    /// it may return.
+    #[inline]
+    pub(super) const fn settles_at_once(&self, shard: u16, bytes: usize) -> bool {
+        let is_kept = self.attachment.shard == shard || bytes <= KEPT_BYTES && self.outstanding == 0;
+        matches!(self.guarantee, Guarantee::AtMostOnce) && is_kept
     }
 
     /// Whether it can begin a delivery now.

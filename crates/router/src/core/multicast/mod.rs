@@ -255,7 +255,7 @@ impl Router {
         audience.clear();
         let producer = &mut self.producers[from];
         let address = &self.addresses[producer.address];
-        if address.unfiltered as usize == address.consumers.len() {
+        if address.takers_of_all as usize == address.consumers.len() {
             audience.extend_from_slice(&address.consumers);
             return;
         }
@@ -263,7 +263,7 @@ impl Router {
             producer.audience_epoch = address.epoch;
             let mut wanted = std::mem::take(&mut producer.audience);
             wanted.clear();
-            let wants = |key: &&Key| self.consumers[**key].filter.as_ref().is_none_or(|filter| producer.passes(filter));
+            let wants = |key: &&Key| producer.reaches(&self.consumers[**key]);
             wanted.extend(address.consumers.iter().filter(wants));
             producer.audience = wanted;
         }

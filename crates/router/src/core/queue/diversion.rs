@@ -62,7 +62,9 @@ impl Queue {
     /// same group.
     pub(in crate::core) fn left(&mut self, seq: Seq, storage: &mut Storage) {
         let changed = self.changed.remove(&seq.0);
-        match (self.opened.messages.left(seq), self.opened.log) {
+        let left = self.opened.messages.left(seq);
+        left.iter().for_each(|item| self.forget_sent(item, storage));
+        match (left, self.opened.log) {
             (Some(item), None) => storage.bodies.free(item.place),
             (Some(item), Some(log)) => {
                 storage.bodies.forget(item.place);

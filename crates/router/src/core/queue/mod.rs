@@ -5,7 +5,8 @@
 //! attachments. `incoming` stores messages, `outgoing` dispatches them, with `selection` for
 //! selectors and browsers, `settling` applies outcomes, `diversion` moves messages to
 //! dead-letter and expiry addresses, `handover` those with other homes, `changed` keeps modified annotations,
-//! `resuming` and `tags` keep the state of resumable links, `packet_ids` that of sessions of MQTT.
+//! `resuming` and `tags` keep the state of resumable links, `packet_ids` that of sessions of MQTT,
+//! `sent` what was sent to their clients.
 //! `plain` is the fast path of most messages, `manage` contains the operations of administrators,
 //! `restore` the recovery, `temporary` the queues of a connection.
 
@@ -20,6 +21,7 @@ mod plain;
 mod restore;
 mod resuming;
 mod selection;
+mod sent;
 mod settling;
 mod subscription;
 mod tags;
@@ -47,6 +49,7 @@ pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
 pub(super) use packet_ids::PacketIdOf;
 pub use restore::OpenQueue;
 use resuming::Resuming;
+use sent::Sent;
 pub(super) use subscription::{BackPressure, Lifetime, Subscription};
 use temporary::Temporary;
 pub(super) use temporary::temporary_settings;
@@ -61,6 +64,8 @@ pub(super) struct Queue {
     fetching_bytes: u64,
     /// modified message annotations, by the message's number
     changed: HashMap<u64, Changed>,
+    /// messages with a time to live that were sent to a client of MQTT, by the message's number
+    sent: HashMap<u64, Sent>,
     /// pending duplicates, by the number of their original
     pending_duplicates: HashMap<u64, Vec<PendingDuplicate>>,
     /// it is on the list of addresses that wait for bodies
@@ -119,7 +124,7 @@ struct Fetching {
 
 impl Queue {
     fn new(mut opened: OpenQueue) -> Self {
-        let changed = std::mem::take(&mut opened.changed);
+        let (changed, sent) = (std::mem::take(&mut opened.changed), std::mem::take(&mut opened.sent));
         let subscription = opened.subscription.take();
         let resuming = std::mem::take(&mut opened.resuming);
         let temporary = opened.temporary.take();
@@ -128,6 +133,7 @@ impl Queue {
             fetching: VecDeque::new(),
             fetching_bytes: 0,
             changed,
+            sent,
             pending_duplicates: HashMap::new(),
             awaits_bodies: false,
             dirty: false,

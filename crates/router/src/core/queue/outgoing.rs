@@ -15,7 +15,7 @@ use super::super::dispatch::Dispatcher;
 use super::super::message::SettlementTarget;
 use super::super::random::Random;
 use super::super::storage::{Bodies, Storage};
-use super::super::{Links, Router, ToLink};
+use super::super::{Guarantee, Links, Router, ToLink};
 use super::selection::changes;
 use super::{Fetching, Queue};
 
@@ -116,9 +116,14 @@ impl Router {
     /// Dispatches a message that was assigned to a consumer, or fetches it first: it is dispatched
     /// at once if its body is in memory and no earlier message waits for its own.
     pub(in crate::core) fn fetch_or_dispatch(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
-        let link = self.consumers.get(to).and_then(|consumer| Some(consumer.resumed.as_ref()?.link));
-        let mut record = |link| self.addresses.queue_mut(at).record_hold(at, link, &item, &mut self.storage);
-        let hold = link.map_or(0, &mut record);
+        let queue = self.addresses.queue_mut(at);
+        let hold = match self.consumers.get(to) {
+            Some(Consumer { resumed: Some(resumed), .. }) => {
+                queue.record_hold(at, resumed.link, &item, &mut self.storage)
+            }
+            Some(consumer) if consumer.guarantee == Guarantee::Kept => queue.note_sending(at, &item, &mut self.storage),
+            _ => 0,
+        };
         let queue = self.addresses.queue_mut(at);
         if hold == 0 && queue.fetching.is_empty() && self.dispatch_item(at, to, &item, links) {
             return;
@@ -153,8 +158,15 @@ impl Router {
     ) {
         match settlement {
             SettlementTarget::Queue(seq) if self.resume_later(at, to, seq) => {}
-            SettlementTarget::Queue(seq) => self.settle_in_queue(at, seq, &Outcome::Released, links),
+            SettlementTarget::Queue(seq) => {
+                if let Some(queue) = self.addresses.find_queue_mut(at) {
+                    queue.note_unsent(seq, &mut self.storage);
+                }
+                self.settle_in_queue(at, seq, &Outcome::Released, links);
+            }
             SettlementTarget::Browsed(seq) => self.offer_again_to_browser(at, to, seq),
+            // It counts as accepted, and its link has ended.
+            SettlementTarget::Nothing => self.addresses[at].stats.dropped += 1,
             _ => debug_assert!(false, "a queue has no other settlement targets"),
         }
     }
@@ -291,6 +303,7 @@ impl Router {
         }
         let queue = self.addresses.queue_mut(at);
         queue.release_hold(item.seq, &mut self.storage);
+        queue.note_unsent(item.seq, &mut self.storage);
         queue.undo_dispatch(item.seq, &mut self.storage);
     }
 
@@ -314,6 +327,7 @@ impl Router {
         let changed = if queue.changed.is_empty() { None } else { queue.changed.get(&item.seq.0) };
         let changed = changed.map(|changed| &changed.annotations);
         let browses = self.consumers.get(to).is_some_and(|consumer| consumer.selection.browses);
+        let item = &queue.with_expiry(item);
         let part = if item.failures > 0 || changed.is_some() || item.expires.is_some() {
             self.scratch.bytes.clear();
             put_changed(&mut self.scratch.bytes, body, &changes(item, changed, self.now_ms));

@@ -38,11 +38,23 @@ fn accepts_any(consumer: &Consumer) -> bool {
 }
 
 impl Queue {
+    /// Whether some of its messages have state that is not in their entries.
+    #[inline]
+    fn has_exceptions(&self) -> bool {
+        !self.changed.is_empty() || !self.sent.is_empty()
+    }
+
+    /// Whether no message is on its way from its place in the queue to a consumer.
+    #[inline]
+    pub(in crate::core) fn is_at_rest(&self) -> bool {
+        self.fetching.is_empty() && !self.has_exceptions()
+    }
+
     /// Removes a plain message that a consumer has accepted. `false`: it is not plain, and nothing
     /// was done.
     #[inline]
     pub(super) fn accept_plain(&mut self, seq: Seq, storage: &mut Storage) -> bool {
-        if !self.changed.is_empty() || self.resuming.holds_any() {
+        if self.has_exceptions() || self.resuming.holds_any() {
             return false;
         }
         // It has more to it than its bytes.
@@ -89,11 +101,12 @@ impl Router {
         if queue.temporary.is_some() && queue.beyond_budget(body.len()).is_some() {
             return false;
         }
+        let is_at_rest = queue.is_at_rest();
         let opened = &mut queue.opened;
         // Its error is found, and answered, on the common path.
         let Ok(envelope) = &envelope(body) else { return false };
         let Some(plain) = plain_of(envelope, body.len()) else { return false };
-        let taker = if queue.fetching.is_empty() && queue.changed.is_empty() { opened.messages.taker() } else { None };
+        let taker = if is_at_rest { opened.messages.taker() } else { None };
         let to = taker.and_then(|id| opened.messages.key_of(id)).map(Key::unpack);
         let to = to.filter(|to| self.consumers.get(*to).is_some_and(accepts_any));
         let bodies = &mut self.storage.bodies;
@@ -118,10 +131,10 @@ impl Router {
     /// room.
     pub(in crate::core) fn dispatch_plain(&mut self, at: Key, links: &mut impl Links) {
         let queue = self.addresses.queue(at);
-        if !(queue.fetching.is_empty() && queue.changed.is_empty()) {
+        if !queue.is_at_rest() {
             return;
         }
-        let on_disk = queue.opened.log.is_some();
+        let (on_disk, shard) = (queue.opened.log.is_some(), self.shard);
         // Several consumers take turns, on the common path.
         let Candidates { common: [id], own: [] } = queue.opened.messages.candidates() else { return };
         let (id, to) = (*id, queue.opened.messages.key_of(*id).map(Key::unpack));
@@ -133,14 +146,29 @@ impl Router {
             let Some(body) = self.storage.bodies.get(place, on_disk) else {
                 return self.redeliver_seq(at, to, seq, links);
             };
+            let settles = self.consumers.get(to).is_some_and(|to| to.settles_at_once(shard, body.len()));
             let part = Part::whole(body).with_shared(self.storage.bodies.shared(place, on_disk));
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
             let (unsettled, stats) = addresses[at].counts();
             let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, pending, unsettled, stats };
-            let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), part, links);
+            let settlement = if settles { SettlementTarget::Nothing } else { SettlementTarget::Queue(seq) };
+            let dispatched = dispatcher.dispatch(to, settlement, part, links);
+            if settles && dispatched.is_ok() {
+                self.accept_at_once(at, seq);
+            }
             if !self.note_dispatched(at, to, seq, dispatched.is_ok()) {
                 return;
             }
+        }
+    }
+
+    /// Removes a dispatched message whose consumer settles at once.
+    #[inline]
+    fn accept_at_once(&mut self, at: Key, seq: Seq) {
+        let Self { addresses, storage, .. } = self;
+        let queue = addresses.queue_mut(at);
+        if !queue.accept_plain(seq, storage) {
+            queue.settle(seq, &Outcome::Accepted, storage);
         }
     }
 

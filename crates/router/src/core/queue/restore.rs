@@ -1,6 +1,6 @@
 //! Recovery of a stored address from its logged state.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use enmasse_amqp::types::Fields;
@@ -13,6 +13,7 @@ use super::super::Destination;
 use super::super::storage::{Failures, barred_of, failures_of, message_of};
 use super::changed::{Changed, annotations_of};
 use super::resuming::Resuming;
+use super::sent::{Sent, sent_of};
 use super::subscription::Subscription;
 use super::temporary::{Budget, Temporary, temporary_settings};
 
@@ -33,6 +34,8 @@ pub struct OpenQueue {
     pub(in crate::core) last_value_key: Option<Box<str>>,
     /// modified annotations of messages, by their numbers
     pub(in crate::core) changed: HashMap<u64, Changed>,
+    /// messages that were sent to a client of MQTT, by their numbers
+    pub(in crate::core) sent: HashMap<u64, Sent>,
     /// set if its messages come from a topic
     pub(in crate::core) subscription: Option<Box<Subscription>>,
     /// the state of resumable links
@@ -72,6 +75,7 @@ impl OpenQueue {
             expiry: None,
             last_value_key: None,
             changed: HashMap::new(),
+            sent: HashMap::new(),
             subscription: None,
             resuming: Resuming::default(),
             temporary: None,
@@ -88,7 +92,8 @@ impl OpenQueue {
         let mut opened = Self::new(name, settings.clone(), Some(recovered.queue));
         let failures: HashMap<u64, Failures> =
             recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
-        let Self { damaged, effects, .. } = &mut opened;
+        let was_sent: HashSet<u64> = sent_of(recovered).collect();
+        let Self { damaged, effects, sent, .. } = &mut opened;
         // Streamed, because a list of all records could need more memory than the queue itself.
         let entries = recovered.messages().filter_map(|message| {
             let Some(mut record) = Record::decode(message.head).filter(|_| !message.damaged) else {
@@ -96,6 +101,9 @@ impl OpenQueue {
                 return None;
             };
             record.failures = failures.get(&message.seq).map_or(record.failures, |failed| failed.count);
+            if was_sent.contains(&message.seq) {
+                sent.insert(message.seq, Sent::restored(&mut record));
+            }
             Some(Restored { id: Seq(message.seq), place: message.place, record })
         });
         let markers = recovered.states.iter().filter_map(|(key, value)| marker(key, value));

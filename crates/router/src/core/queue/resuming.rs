@@ -29,9 +29,9 @@ pub(in crate::core) struct Resuming {
     pub(in crate::core) senders: Senders,
     /// by message number: the link that holds the message, and its number in the log
     held: HashMap<u64, (u64, u64)>,
-    /// number of holds that were given to the log
+    /// number of holds that were given to the log, and of messages noted as sent
     holds: u64,
-    /// number of holds that are on disk
+    /// number of those that are on disk
     on_disk: u64,
     /// the earliest expiry of the state of a link
     earliest_ms: Option<u64>,
@@ -135,6 +135,12 @@ impl Resuming {
         self.receivers.is_empty() && self.senders.is_empty()
     }
 
+    /// The number of a hold that is given to the log now.
+    pub(super) fn next_hold(&mut self) -> u64 {
+        self.holds += 1;
+        self.holds
+    }
+
     /// Whether the message of a hold may be dispatched: the hold is on disk.
     pub(in crate::core) fn may_leave(&self, hold: u64) -> bool {
         hold <= self.on_disk
@@ -164,15 +170,16 @@ impl Queue {
         }
         let Some(receiver) = resuming.receivers.get_mut(&link) else { return 0 };
         resuming.holds += 1;
-        let held = HeldMessage { seq: item.seq.0, order: resuming.holds, token: None, known: false };
+        let order = resuming.holds;
+        let held = HeldMessage { seq: item.seq.0, order, token: None, known: false };
         receiver.held.insert(item.id.0, held);
         resuming.held.insert(item.seq.0, (link, item.id.0));
         let mut value = [0; 12];
         value[..8].copy_from_slice(&link.to_le_bytes());
         value[8..].copy_from_slice(&receiver.keep_s.to_le_bytes());
         storage.journal.note(log, &state_key(HELD, item.id.0), &value);
-        storage.journal.lanes.of(log).fences.raise(Notice::Held { at, up_to: resuming.holds });
-        resuming.holds
+        storage.journal.lanes.of(log).fences.raise(Notice::Held { at, up_to: order });
+        order
     }
 
     /// Releases the hold of a message.

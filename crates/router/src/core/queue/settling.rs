@@ -12,7 +12,7 @@ use super::diversion::rejection_reason;
 
 impl Queue {
     /// Applies the outcome of a message that a consumer has reported.
-    fn settle(&mut self, seq: Seq, outcome: &Outcome, storage: &mut Storage) {
+    pub(super) fn settle(&mut self, seq: Seq, outcome: &Outcome, storage: &mut Storage) {
         self.release_hold(seq, storage);
         let reported = match outcome {
             Outcome::Accepted => queue::ConsumerOutcome::Accepted,
@@ -59,6 +59,7 @@ impl Queue {
         if let (Some(item), Some(log)) = (removed, self.opened.log) {
             let changed = self.changed.remove(&seq.0);
             storage.bodies.forget(item.place);
+            self.forget_sent(&item, storage);
             storage.journal.forget_state(log, &item, changed.is_some_and(|changed| changed.on_disk));
         }
     }
@@ -66,6 +67,7 @@ impl Queue {
     /// Frees the body of a removed message, and removes the message from the log.
     pub(in crate::core) fn forget(&mut self, item: &Item, storage: &mut Storage) {
         self.release_hold(item.seq, storage);
+        self.forget_sent(item, storage);
         // Fast path: mostly no message is changed, and a hash look-up is avoided.
         let changed = if self.changed.is_empty() { None } else { self.changed.remove(&item.seq.0) };
         match self.opened.log {

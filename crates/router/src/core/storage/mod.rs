@@ -33,7 +33,7 @@ pub(super) use notice::Notice;
 pub use reads::Read;
 pub use state::subscription_of;
 pub(super) use state::{
-    ANNOTATIONS, Failures, HELD, RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE, barred_of, failures_of, message_of,
+    ANNOTATIONS, Failures, HELD, RECEIVED_FROM_CLIENT, RECEIVED_FROM_NODE, SENT, barred_of, failures_of, message_of,
     state_key,
 };
 

@@ -12,6 +12,9 @@ pub(in crate::core) const ANNOTATIONS: u8 = 0x81;
 pub(in crate::core) const HELD: u8 = 0x84;
 /// The same for the digests of the links that it is barred from.
 pub(in crate::core) const BARRED: u8 = 0x85;
+/// First byte of the state key of a message that was sent to a client of MQTT and does not expire any
+/// more.
+pub(in crate::core) const SENT: u8 = 0x88;
 /// First byte of the state key of a packet identifier of MQTT under which the node has received a
 /// message of the client with QoS 2, followed by the identifier, little-endian.
 pub(in crate::core) const RECEIVED_FROM_CLIENT: u8 = 0x86;
@@ -35,7 +38,7 @@ pub(in crate::core) fn state_key(kind: u8, id: u64) -> [u8; 9] {
 
 /// The message to which a state key belongs, if any.
 pub(in crate::core) fn message_of(key: &[u8]) -> Option<u64> {
-    let (&(FAILURES | ANNOTATIONS | BARRED), id) = key.split_first()? else { return None };
+    let (&(FAILURES | ANNOTATIONS | BARRED | SENT), id) = key.split_first()? else { return None };
     Some(u64::from_le_bytes(id.try_into().ok()?))
 }
 

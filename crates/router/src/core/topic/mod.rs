@@ -6,6 +6,7 @@
 //! one subscription refuses the message (`onFull: reject`), none stores it.
 
 mod filter_tree;
+mod passing;
 mod retained;
 mod subscription;
 
@@ -23,7 +24,7 @@ use super::arriving::{Arriving, read, refused};
 use super::posting::{Posted, PostingTreatment, Retention};
 use super::queue::temporary_settings;
 use super::storage::{Commit, CommitNote, Completion};
-use super::{AddressKey, AddressStats, AttachmentId, Declared, Destination, Links, Origin, Router};
+use super::{AddressKey, AddressStats, Declared, Destination, Links, Origin, Router};
 
 use filter_tree::FilterTree;
 use retained::Retaining;
@@ -203,7 +204,7 @@ impl Router {
     ) {
         let (at, settlement) = (self.producers[from].address, arriving.settlement);
         let audience = self.audience_by_name(from);
-        let posted = self.post(&audience, head, body, self.retaining(at, retention));
+        let posted = self.post_or_pass(&audience, (head, body), self.retaining(at, retention), links);
         self.producers[from].audience = audience;
         let posted = match posted {
             Ok(posted) => posted,
@@ -256,13 +257,6 @@ impl Router {
         self.addresses.subscription(at).is_none_or(|subscription| subscription.wants_from(name, origin))
     }
 
-    /// Sets the origin of the messages of a producer of a topic, before the first of them.
-    pub fn set_origin(&mut self, attachment: AttachmentId, origin: Origin) {
-        if let Some(from) = self.attachments.producer(attachment) {
-            self.producers[from].origin = Some(Arc::new(origin));
-        }
-    }
-
     /// Lets every matching queue of `audience` admit a message, and the queue that retains it: all
     /// of them, or none if one refuses it. [`Router::store_posted`] must follow.
     pub(in crate::core) fn post(
@@ -272,10 +266,39 @@ impl Router {
         body: &[u8],
         retaining: Option<Retaining>,
     ) -> Result<Posted, Refusal> {
-        let now_ms = self.now_ms;
         // Numbered producers exist for queues and streams only.
         let head = &Head { producer: None, ..*head };
-        let Wanted { queues, missed } = self.wanted(audience, head, body, retaining)?;
+        let wanted = self.wanted(audience, head, body, retaining)?;
+        Ok(self.admit(wanted, (head, body), retaining))
+    }
+
+    /// As [`Router::post`], except for subscriptions that need not store the message: their consumers
+    /// have it already.
+    fn post_or_pass(
+        &mut self,
+        audience: &[Key],
+        (head, body): (&Head, &[u8]),
+        retaining: Option<Retaining>,
+        links: &mut impl Links,
+    ) -> Result<Posted, Refusal> {
+        let head = &Head { producer: None, ..*head };
+        let mut wanted = self.wanted(audience, head, body, retaining)?;
+        let all = wanted.queues.len();
+        if head.is_plain() {
+            wanted.queues.retain(|key| !self.pass_on(*key, body, links));
+        }
+        let passed = all - wanted.queues.len();
+        Ok(Posted { passed, ..self.admit(wanted, (head, body), retaining) })
+    }
+
+    /// Lets the queues that want a message admit it.
+    fn admit(
+        &mut self,
+        Wanted { queues, missed }: Wanted,
+        (head, body): (&Head, &[u8]),
+        retaining: Option<Retaining>,
+    ) -> Posted {
+        let now_ms = self.now_ms;
         let mut posted = Posted { missed: missed.len(), ..Posted::default() };
         missed.into_iter().for_each(|key| self.addresses[key].stats.dropped += 1);
         for key in queues {
@@ -295,7 +318,7 @@ impl Router {
                 None => posted.memory.push((key, admitted.seq)),
             }
         }
-        Ok(posted)
+        posted
     }
 
     /// The queues that store a message; or why one of them refuses it.

@@ -38,7 +38,7 @@ use enmasse_amqp::types::{Error, Outcome, SaslCode, condition};
 use enmasse_mqtt::codec::{PacketId, QoS, ReasonCode, UserProperties, Version};
 use enmasse_mqtt::connection::{Accept, Closed, Config, Connection};
 
-use crate::core::AddressKind;
+use crate::core::{AddressKind, Guarantee};
 use crate::shard::ConnId;
 use crate::table::AddressEntry;
 use codes::Answer;
@@ -670,6 +670,16 @@ impl Mqtt {
         let name = format!("{:?}", closed.code);
         let what = if closed.text.is_empty() { name } else { format!("{name}: {}", closed.text) };
         closed.code.is_error().then(|| Error::new(condition::CONNECTION_FORCED, what))
+    }
+
+    /// What the deliveries of a subscription are due.
+    pub(in crate::shard) fn guarantee(&self, link: LinkId) -> Guarantee {
+        match self.link(link).and_then(|link| self.granted(&link.filter)) {
+            _ if self.serving.is_some() => Guarantee::Outcome,
+            Some(QoS::AtMostOnce) => Guarantee::AtMostOnce,
+            Some(QoS::AtLeastOnce | QoS::ExactlyOnce) => Guarantee::Kept,
+            None => Guarantee::Outcome,
+        }
     }
 
     /// The highest QoS of deliveries of a filter.

@@ -9,7 +9,7 @@ use enmasse_mqtt::codec::{PacketId, PropertyId, ReasonCode};
 use enmasse_mqtt::connection::{Closed, ClosedBy, Event};
 
 use super::absent::CLIENT_ID;
-use crate::core::{AddressKind, Ending};
+use crate::core::{AddressKind, Ending, NoLocal};
 use crate::plan::Operation;
 use crate::shard::conn::{Anonymous, Link};
 use crate::shard::credit_window::CreditWindow;
@@ -17,6 +17,7 @@ use crate::shard::mqtt::links::request;
 use crate::shard::mqtt::record::After;
 use crate::shard::mqtt::steps::Step;
 use crate::shard::mqtt::{CREATION, Mqtt, PUBLISHER, RECORD, SESSION};
+use crate::shard::subscribing::excludes_own;
 use crate::shard::work::{ATTACH_NANOS, DELIVERY_NANOS, InputProgress, Work};
 use crate::shard::{ConnId, Shard};
 
@@ -254,13 +255,18 @@ impl Shard {
     }
 
     fn attach_subscription(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
-        let Some(entry) = self.mqtt(id).and_then(|mqtt| mqtt.link(link)).map(|link| Arc::clone(&link.entry)) else {
-            return Ok(());
-        };
+        let Some(mqtt) = self.mqtt(id) else { return Ok(()) };
+        let guarantee = mqtt.guarantee(link);
+        let Some(entry) = mqtt.link(link).map(|link| Arc::clone(&link.entry)) else { return Ok(()) };
         self.count_attach(id, link)?;
         let name = attach.source.as_ref().and_then(|source| source.address.clone()).unwrap_or_default();
         let entries = [entry];
-        let terms = self.terms(id, attach, &entries)?;
+        let mut terms = self.terms(id, attach, &entries)?;
+        let consuming = &mut terms.get_or_insert_default().consuming;
+        consuming.guarantee = guarantee;
+        if entries[0].kind == AddressKind::Multicast && attach.source.as_deref().is_some_and(excludes_own) {
+            consuming.no_local = Some(NoLocal::Connection(self.connection_number(id)));
+        }
         self.attach_at(id, link, attach, &entries, &name, &terms);
         Ok(())
     }

@@ -12,7 +12,8 @@ use enmasse_mqtt::codec::{ReasonCode, Subscribe, Unsubscribe};
 use enmasse_mqtt::topic::Filter;
 
 use super::sessions::record_name;
-use crate::core::{AddressKind, Ending};
+use crate::core::{AddressKind, Ending, ToHome};
+use crate::shard::conn::Link;
 use crate::shard::departing::Departure;
 use crate::shard::mqtt::codes::refused_subscription;
 use crate::shard::mqtt::filters::{Answering, CurrentFilter, FilterState, is_of_system};
@@ -102,6 +103,27 @@ impl Shard {
         for entry in entries {
             if !mqtt.is_at(text, entry) {
                 mqtt.add_link(text, entry);
+            }
+        }
+        if before.is_some() {
+            self.renew_guarantees(id, text);
+        }
+    }
+
+    /// The links of a filter get deliveries of its present QoS. Those on their way keep theirs.
+    fn renew_guarantees(&mut self, id: ConnId, text: &str) {
+        let conn = &self.fabric.conns[id.key()];
+        let Some(mqtt) = conn.machine.mqtt() else { return };
+        let links = mqtt.links_of(text);
+        let Some(guarantee) = links.first().map(|link| mqtt.guarantee(*link)) else { return };
+        let attachments = links.iter().filter_map(|link| match conn.links.get(link.0 as usize) {
+            Some(Link::Consumer { attachments, .. }) => Some(attachments),
+            // It is not attached yet, and will be with the new QoS.
+            _ => None,
+        });
+        for attachment in attachments.flatten().copied().collect::<Vec<_>>() {
+            if let Some(home) = self.fabric.attachments.get(attachment).map(|state| state.home) {
+                self.send_to_home(home, ToHome::Guarantee { attachment, guarantee });
             }
         }
     }

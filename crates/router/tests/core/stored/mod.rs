@@ -14,6 +14,7 @@ mod reading;
 mod resuming;
 mod retained;
 mod sending;
+mod sent;
 mod subscriptions;
 mod topics;
 mod transactions;
