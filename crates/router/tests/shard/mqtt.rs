@@ -7,6 +7,7 @@ use enmasse_mqtt::codec::{
 };
 
 use crate::net::{Net, message_to};
+use crate::topics::with_topics;
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
 /// A connected client of MQTT 5.0.
@@ -73,12 +74,16 @@ fn subscribe(net: &mut Net, device: usize, filter: &str) -> u8 {
     subscribe_with(net, device, filter, SubscriptionOptions { qos: QoS::AtLeastOnce, ..SubscriptionOptions::default() })
 }
 
-fn subscribe_with(net: &mut Net, device: usize, filter: &str, options: SubscriptionOptions) -> u8 {
+fn subscribe_unanswered(net: &mut Net, device: usize, filter: &str, options: SubscriptionOptions) {
     let id = PacketId::new(1).expect("not 0");
     let mut bytes = Vec::new();
     let filters = std::iter::once(Subscription { filter, options });
     encode_subscribe(&mut bytes, id, Properties::NONE, filters, Version::V5).expect("it has an encoding");
     net.tell(device, &bytes);
+}
+
+fn subscribe_with(net: &mut Net, device: usize, filter: &str, options: SubscriptionOptions) -> u8 {
+    subscribe_unanswered(net, device, filter, options);
     match answers(net, device).0[..] {
         [("suback", code)] => code,
         ref other => panic!("unexpected: {other:?}"),
@@ -258,6 +263,36 @@ fn filter_that_is_subscribed_again_has_the_new_options_and_no_second_copy() {
         subscribe_as(&mut net, one, "multicast/+", QoS::AtMostOnce, 9);
         publish(&mut net, other, "multicast/a", b"x", 2);
         assert_eq!(deliveries(&mut net, one), [(QoS::AtMostOnce, vec![9])]);
+    }
+}
+
+/// [5: 3.8.4-4] [5: 4.6.0-6]
+#[test]
+fn slow_client_gets_all_messages_of_qos_0_in_order_whatever_it_subscribes_meanwhile() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_topics(shards);
+        let (one, other) = (device(&mut net, consumer, "one"), device(&mut net, producer, "other"));
+        let qos = |qos| SubscriptionOptions { qos, ..SubscriptionOptions::default() };
+        subscribe_with(&mut net, one, "news", qos(QoS::AtMostOnce));
+        let mut sent = Vec::new();
+        for (round, granted) in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::AtMostOnce].into_iter().enumerate() {
+            net.devices[one].deaf = true;
+            net.at_once(|net| {
+                for number in 0..600 {
+                    // Some are too large to be kept by the shard of their receiver.
+                    let size = if number % 10 == 0 { 6000 } else { 1000 };
+                    let payload = format!("{:>size$}", round * 1000 + number).into_bytes();
+                    publish(net, other, "news", &payload, 0);
+                    sent.push(payload);
+                }
+            });
+            let options = qos(granted);
+            subscribe_unanswered(&mut net, one, "news", options);
+            net.hear(one);
+        }
+        let (_, messages) = answers(&mut net, one);
+        assert_eq!(messages.len(), sent.len());
+        assert!(messages.iter().map(|(_, payload)| payload).eq(&sent), "in order");
     }
 }
 

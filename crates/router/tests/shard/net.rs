@@ -64,6 +64,8 @@ pub(crate) struct Device {
     pub(crate) received: Vec<u8>,
     wanted: bool,
     pub(crate) finished: bool,
+    /// reads nothing
+    pub(crate) deaf: bool,
 }
 
 pub(crate) struct Net {
@@ -213,14 +215,31 @@ impl Net {
         let peer = Peer { loopback: true, protocol: Protocol::Mqtt, ..Peer::default() };
         let id = self.shards[shard].connect(self.now, &peer);
         let server = (shard, id);
-        let device = Device { server, to_server: Vec::new(), received: Vec::new(), wanted: true, finished: false };
-        self.devices.push(device);
+        self.devices.push(Device {
+            server,
+            to_server: Vec::new(),
+            received: Vec::new(),
+            wanted: true,
+            finished: false,
+            deaf: false,
+        });
         self.devices.len() - 1
     }
 
     /// A client of MQTT sends bytes.
     pub(crate) fn tell(&mut self, device: usize, bytes: &[u8]) {
         self.devices[device].to_server.extend_from_slice(bytes);
+        self.run();
+    }
+
+    /// A client of MQTT that read nothing reads again.
+    pub(crate) fn hear(&mut self, device: usize) {
+        self.devices[device].deaf = false;
+        let (shard, id) = self.devices[device].server;
+        if let Some(output) = self.shards[shard].output(id) {
+            self.devices[device].received.append(output);
+        }
+        self.shards[shard].written(id);
         self.run();
     }
 
@@ -588,9 +607,13 @@ impl Net {
                 let Some(output) = self.shards[shard].output(attention.conn) else { continue };
                 let device = self.devices.iter_mut().find(|device| device.server == (shard, attention.conn));
                 if let Some(device) = device {
-                    moved |= attention.wants_read && !device.wanted || !output.is_empty();
+                    moved |= attention.wants_read && !device.wanted;
                     device.wanted = attention.wants_read;
                     device.finished = attention.finished;
+                    if device.deaf {
+                        continue;
+                    }
+                    moved |= !output.is_empty();
                     device.received.append(output);
                     self.shards[shard].written(attention.conn);
                     continue;

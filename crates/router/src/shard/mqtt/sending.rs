@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::links::{FIRST_SUBSCRIPTION, Fate, RECORD, RETAINED};
 use super::outbound::Outbound;
-use super::{CREDIT, Mqtt, message};
+use super::{CREDIT, Mqtt, SubscriptionLink, message};
 use crate::core::Delivery;
 
 impl Mqtt {
@@ -23,14 +23,15 @@ impl Mqtt {
         if link == RECORD {
             return self.take_record(delivery);
         }
-        let Some(state) = self.link_mut(link) else { return Fate::Done };
         if delivery.aborted {
-            state.parts = Vec::new();
+            if let Some(state) = self.link_mut(link) {
+                state.parts = Vec::new();
+            }
             return Fate::Pending;
         }
-        let filter = std::sync::Arc::clone(&state.filter);
-        let qos = self.granted(&filter).unwrap_or_default();
-        if delivery.first && qos != QoS::AtMostOnce && self.machine.window() == 0 {
+        let is_held = delivery.first && self.machine.window() == 0;
+        let granted = |link: &SubscriptionLink| self.granted(&link.filter);
+        if is_held && self.link(link).and_then(granted).unwrap_or_default() != QoS::AtMostOnce {
             return Fate::NoRoom;
         }
         let Some(state) = self.link_mut(link) else { return Fate::Done };

@@ -68,7 +68,8 @@ impl Shard {
             attachment.kind
         });
         let kind = kind.unwrap_or(AddressKind::Topic);
-        let retained = self.retained_entry(id).filter(|_| publish.retain && reads::keeps_apart(kind));
+        let is_kept_apart = publish.retain && reads::keeps_apart(kind);
+        let retained = if is_kept_apart { self.retained_entry(id) } else { None };
         let mut sections = std::mem::take(&mut self.sections);
         sections.clear();
         encode(&mut sections);
