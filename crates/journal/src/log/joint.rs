@@ -9,6 +9,9 @@
 //!
 //! A home that cannot contribute declines. Then no part is written, and all are refused with its
 //! reason.
+//!
+//! A part may belong to several groups: what a home can write only together, such as a block of a
+//! stream, may have messages that others belong to. These groups are then written as one.
 
 /// Identifies a joint group among those of a node since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,4 +31,7 @@ pub struct JointPart {
     pub parts: u16,
     /// Why the worker declines; its batch is empty then.
     pub declined: Option<String>,
+    /// Further groups that this part belongs to, with the numbers of their parts. No other part of
+    /// these joins groups.
+    pub joins: Vec<(JointId, u16)>,
 }

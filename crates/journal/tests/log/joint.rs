@@ -33,7 +33,7 @@ fn begun(disk: &Arc<SimulatedDisk>) -> (Log<SimulatedDisk>, RecordLocation) {
 
 fn part(declined: Option<&str>) -> JointPart {
     let id = JointId { worker: 0, number: 1 };
-    JointPart { id, parts: 2, declined: declined.map(str::to_owned) }
+    JointPart { id, parts: 2, declined: declined.map(str::to_owned), joins: Vec::new() }
 }
 
 fn removal(place: RecordLocation) -> WriteBatch {
@@ -143,4 +143,71 @@ fn declined_group_writes_nothing_and_tells_all_workers_why() {
         [(FROM_LANE, refused.clone()), (TO_LANE, refused)]
     );
     assert_eq!(log.stats().records, records);
+}
+
+/// A part of the group with this number: a state key of its own, or a part that joins two groups of
+/// others.
+fn part_of(number: u64, joins: &[u64]) -> WriteBatch {
+    let id = |number| JointId { worker: 0, number };
+    let mut batch = WriteBatch::new();
+    batch.begin();
+    batch.state(TO, &[number as u8, joins.len() as u8], b"set");
+    batch.end();
+    let joins = joins.iter().map(|number| (id(*number), 2)).collect();
+    batch.set_joint(JointPart { id: id(number), parts: 2, declined: None, joins });
+    batch
+}
+
+/// Every order in which the parts of three groups arrive that one part joins: nothing is written
+/// before the last one, and after each cut all of it is on disk or nothing.
+#[test]
+fn groups_that_a_part_joins_are_written_as_one() {
+    let parts = || [part_of(1, &[2, 3]), part_of(1, &[]), part_of(2, &[]), part_of(3, &[])];
+    let orders = (0..24).map(|order| {
+        let mut left: Vec<usize> = (0..4).collect();
+        [order / 6, order / 2 % 3, order % 2, 0].map(|at| left.remove(at))
+    });
+    for order in orders {
+        let push = |disk: &Arc<SimulatedDisk>, cut: Option<u64>| {
+            let (mut log, _) = begun(disk);
+            cut.into_iter().for_each(|calls| disk.cut_after(calls));
+            let mut commits = CommitSchedule::new(COMMIT_BYTES);
+            let mut parts = parts().map(Some);
+            let mut done = Vec::new();
+            for at in order {
+                assert!(commits.is_empty() && done.is_empty(), "parts are missing: {order:?}");
+                commits.push(Lane { worker: at as u16, part: 7 }, parts[at].take().expect("each comes once"));
+                done = steps(&mut log, &mut commits);
+            }
+            done.iter().filter(|done| done.result.is_ok()).count()
+        };
+        let disk = Arc::new(SimulatedDisk::new(512, 1));
+        assert_eq!(push(&disk, None), 4, "each worker has its answer: {order:?}");
+        for cut in 0..disk.calls() {
+            let disk = Arc::new(SimulatedDisk::new(512, cut));
+            let answered = push(&disk, Some(cut));
+            for disk in (0..4).map(|seed| disk.crashed(seed)).chain([disk.as_seen()]) {
+                let (_, recovered) = open(Arc::new(disk));
+                let states: usize = recovered.queues.iter().map(|queue| queue.states.len()).sum();
+                assert!(states == 4 || states == 0 && answered == 0, "{states} of 4, {answered} answered: {order:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn part_that_declines_refuses_all_groups_that_are_joined() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let (mut log, _) = begun(&disk);
+    let mut commits = CommitSchedule::new(COMMIT_BYTES);
+    let mut declined = WriteBatch::new();
+    let id = JointId { worker: 0, number: 2 };
+    declined.set_joint(JointPart { id, parts: 2, declined: Some("no".to_owned()), joins: Vec::new() });
+    for (worker, batch) in (0..).zip([declined, part_of(1, &[2]), part_of(1, &[])]) {
+        assert!(commits.is_empty());
+        commits.push(Lane { worker, part: 7 }, batch);
+    }
+    let done = steps(&mut log, &mut commits);
+    assert_eq!(done.len(), 3);
+    assert!(done.iter().all(|done| done.result == Err(Refused::Declined("no".to_owned()))));
 }

@@ -251,9 +251,9 @@ impl RecoveredQueues {
 }
 
 /// Gives new stored addresses their homes. What is stored or removed together at the rate of messages
-/// has one home, chosen by the space: topics with their subscriptions, streams, and the sessions and
-/// retained messages of MQTT. Every other queue is assigned to the home with the fewest queues, so a
-/// Plan gets the same homes after a restart.
+/// has one home, chosen by the space: topics with their subscriptions, and the sessions and retained
+/// messages of MQTT. Every other queue, and every stream with its partitions, is assigned to the home
+/// with the fewest units, so a Plan gets the same homes after a restart.
 fn place(added: &[Arc<AddressEntry>], next: &Table, workers: u16) {
     let new: Vec<&Arc<AddressEntry>> = added.iter().filter(|entry| entry.storage.is_some()).collect();
     if new.is_empty() {
@@ -278,7 +278,8 @@ fn place(added: &[Arc<AddressEntry>], next: &Table, workers: u16) {
     }
 }
 
-/// Whether an address is a unit of its own: a queue that belongs neither to a topic nor to MQTT.
+/// Whether an address is a unit of its own: a queue that belongs neither to a topic nor to MQTT, or a
+/// stream.
 fn is_unit(entry: &AddressEntry, table: &Table) -> bool {
     let is_of_mqtt = || {
         let store = table.space(entry.space).and_then(Space::mqtt);
@@ -286,7 +287,11 @@ fn is_unit(entry: &AddressEntry, table: &Table) -> bool {
     };
     let storage = entry.storage.as_ref();
     let is_subscription = storage.is_none_or(|storage| storage.topic.is_some());
-    entry.kind == AddressKind::Queue && !is_subscription && !is_of_mqtt()
+    match entry.kind {
+        AddressKind::Queue => !is_subscription && !is_of_mqtt(),
+        AddressKind::Stream => true,
+        AddressKind::Topic | AddressKind::Anycast | AddressKind::Multicast => false,
+    }
 }
 
 /// Unchanged addresses whose dead letter address, expiry address, topic or queue of retained messages

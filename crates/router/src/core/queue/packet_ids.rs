@@ -85,8 +85,9 @@ impl Router {
         self.packet_id = None;
     }
 
-    /// As [`Router::deliver_once`], for a queue whose home is not that of the record: the message is
-    /// stored in one joint group with its identifier ([`Router::keep_with`]), in this space.
+    /// As [`Router::deliver_once`], for a queue or a stream whose home is not that of the record: the
+    /// message is stored in one joint group with its identifier ([`Router::keep_with`]), in this
+    /// space.
     pub fn deliver_with(
         &mut self,
         attachment: AttachmentId,
@@ -124,7 +125,7 @@ impl Router {
             ids.joint.insert(kept.key(), None);
             self.storage.journal.add_packet_id(kept);
         }
-        self.storage.journal.end_part(joint);
+        self.storage.journal.end_unordered_part(joint);
         if let Some(kept) = kept.filter(|kept| kept.packet.flow == Flow::FromNode) {
             self.raise_fence(kept.at, Notice::PacketId { record, packet, kept: true });
         }

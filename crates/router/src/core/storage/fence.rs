@@ -1,6 +1,7 @@
 //! Fences: notices that are sent once all earlier records are on disk.
 
 use enmasse_amqp::types::{Error, condition};
+use enmasse_journal::log::JointId;
 
 use super::super::arena::Key;
 use super::super::{Links, Router, ToLink};
@@ -15,11 +16,18 @@ impl Router {
         self.storage.journal.lanes.at(lane.unwrap_or_default()).fences.raise(notice);
     }
 
-    /// Sends the notices whose last batch was this one, which returned from the log.
-    pub(in crate::core) fn release_fences(&mut self, lane: LaneId, stopped: bool, links: &mut impl Links) {
+    /// Sends the notices whose last batch was this one, which returned from the log; `unordered`: it
+    /// is that part of a joint group.
+    pub(in crate::core) fn release_fences(
+        &mut self,
+        lane: LaneId,
+        unordered: Option<JointId>,
+        stopped: bool,
+        links: &mut impl Links,
+    ) {
         let lane = self.storage.journal.lanes.at(lane);
         let again = lane.has_refused_batch();
-        for notice in lane.fences.returned(again) {
+        for notice in lane.fences.returned(unordered, again) {
             if stopped {
                 self.abandon_notices(notice, links);
             } else {

@@ -3,7 +3,9 @@
 //!
 //! A part is a batch of its own in the lane of its space. Its answer is applied in the order of the
 //! lane, although the log does not keep that order: so messages of a part are available neither
-//! before earlier ones nor after later ones.
+//! before earlier ones nor after later ones. A part without messages may be *unordered*: its answer
+//! is applied when it comes. It may wait for a part that another home contributes only later, and no
+//! other answer of the lane may wait for that.
 
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::log::{JointId, JointPart, Refused};
@@ -16,8 +18,12 @@ use super::commit::{Completion, KeptPacketId, Received};
 use super::journal::{Journal, not_stored};
 use super::lanes::LaneId;
 
-fn part_of(joint: Joint, declined: Option<String>) -> JointPart {
-    JointPart { id: JointId { worker: joint.worker, number: joint.number }, parts: joint.parts, declined }
+fn id_of(joint: &Joint) -> JointId {
+    JointId { worker: joint.worker, number: joint.number }
+}
+
+fn part_of(joint: Joint) -> JointPart {
+    JointPart { id: id_of(&joint), parts: joint.parts, declined: None, joins: Vec::new() }
 }
 
 impl Journal {
@@ -32,6 +38,11 @@ impl Journal {
     pub(in crate::core) fn begin_part(&mut self, lane: LaneId) {
         self.open = lane;
         self.lanes.at(lane).begin_part().batch.begin();
+    }
+
+    /// As [`Journal::begin_part`], in the lane of a queue.
+    pub(in crate::core) fn begin_part_of(&mut self, log: u32) {
+        self.begin_part(self.lanes.lane_of(log));
     }
 
     /// Adds a message that leaves its queue for another home. `logged`: the number of its queue in
@@ -68,14 +79,28 @@ impl Journal {
 
     /// Ends the part.
     pub(in crate::core) fn end_part(&mut self, joint: Joint) {
-        self.lanes.at(self.open).end_part(part_of(joint, None));
+        self.lanes.at(self.open).end_part(part_of(joint));
+    }
+
+    /// Ends the part, which belongs to all of these groups: they are written as one.
+    pub(in crate::core) fn end_joining_part(&mut self, joint: Joint, joins: &[Joint]) {
+        let joins = joins.iter().map(|joined| (id_of(joined), joined.parts)).collect();
+        self.lanes.at(self.open).end_part(JointPart { joins, ..part_of(joint) });
+    }
+
+    /// Ends the part, which has no messages, and whose answer is applied when it comes.
+    pub(in crate::core) fn end_unordered_part(&mut self, joint: Joint) {
+        let lane = self.lanes.at(self.open);
+        debug_assert!(lane.growing.writes.commits.is_empty(), "messages are available in their order");
+        lane.growing.writes.is_unordered = true;
+        lane.end_part(part_of(joint));
     }
 
     /// Declines a group: none of its parts is written.
     pub(in crate::core) fn decline(&mut self, joint: Joint, lane: LaneId, reason: String) {
         let lane = self.lanes.at(lane);
         lane.begin_part();
-        lane.end_part(part_of(joint, Some(reason)));
+        lane.end_part(JointPart { declined: Some(reason), ..part_of(joint) });
     }
 }
 

@@ -17,6 +17,7 @@ use super::block::InFlightBlock;
 use super::commit::{Commit, CommitNote, Completion, KeptPacketId, Queues};
 use super::compact::Copied;
 use super::lanes::{Answer, Growing, InFlightWrite, LaneId, Lanes, Spares, Writes};
+use super::notice::Dispatched;
 use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
 
 /// The log as a shard sees it.
@@ -156,16 +157,18 @@ impl Journal {
         growing.batch.end();
     }
 
-    /// Ends this home's part of a joint transaction, with the removals from queues.
+    /// Ends this home's part of a joint transaction, with the removals from queues; or the part of a
+    /// transaction with messages of other joint groups.
     pub(in crate::core) fn end_joint_transaction(
         &mut self,
-        (transaction, joint): (TransactionId, Joint),
+        transaction: TransactionId,
+        (joint, joins): (&Joint, &[Joint]),
         removals: &mut [Removal],
     ) {
         let growing = &mut self.lanes.at(self.open).growing;
         removals.iter_mut().for_each(|removal| growing.batch.remove(removal));
         growing.writes.posting.push(transaction);
-        self.end_part(joint);
+        self.end_joining_part(*joint, joins);
     }
 
     /// Writes a transaction that consists of removals only.
@@ -418,7 +421,7 @@ impl Journal {
         self.copies_in_flight = true;
         let lane = self.lanes.at(LaneId::COPIES);
         lane.in_flight.push_back(InFlightWrite::Copy(copied));
-        lane.close_fences(true, false);
+        lane.close_fences(Dispatched::Ordered, false);
     }
 
     /// The next batch for the log: takes the batches of each ready lane until it has none.
@@ -427,7 +430,7 @@ impl Journal {
             let lane = self.lanes.at(id);
             let again = lane.has_refused_batch();
             let batch = lane.take(self.copies_in_flight, &mut self.spares, &mut spare);
-            lane.close_fences(batch.is_some(), again);
+            lane.close_fences(lane.dispatched(batch.as_ref()), again);
             match batch {
                 Some(mut batch) => {
                     batch.set_part(id.0);
@@ -530,8 +533,12 @@ impl Router {
             if answer.result.is_ok() {
                 self.storage.journal.lanes.offer_again();
             }
+            let unordered = match &write {
+                InFlightWrite::Store(writes) => writes.joint.filter(|_| writes.is_unordered),
+                _ => None,
+            };
             self.take_answer(lane, write, answer, links);
-            self.release_fences(lane, stopped, links);
+            self.release_fences(lane, unordered, stopped, links);
         }
     }
 

@@ -17,7 +17,7 @@ use super::super::arena::Key;
 use super::block::InFlightBlock;
 use super::commit::{Commit, Completion, KeptPacketId, Received};
 use super::compact::Copied;
-use super::notice::{Fences, Notice};
+use super::notice::{Dispatched, Fences, Notice};
 
 /// Bytes of records in a batch, which the log commits with one fsync. A larger group gets a batch
 /// of its own.
@@ -82,6 +82,8 @@ pub(in crate::core) struct Growing {
 pub(in crate::core) struct Writes {
     /// set if the batch is a part of a joint group
     pub(in crate::core) joint: Option<JointId>,
+    /// it has no messages, and its answer is applied when it comes
+    pub(in crate::core) is_unordered: bool,
     pub(in crate::core) commits: Vec<Commit>,
     /// subscriptions to declare in the log
     pub(in crate::core) declared: Vec<Key>,
@@ -134,6 +136,10 @@ pub(in crate::core) struct Lane {
     early: VecDeque<Answer>,
     /// answers of parts of joint groups that wait for earlier batches
     early_joints: HashMap<JointId, Answer>,
+    /// unordered parts in flight
+    unordered: HashMap<JointId, Writes>,
+    /// those that were answered
+    answered_unordered: VecDeque<(Writes, Answer)>,
     /// notices that wait for batches
     pub(in crate::core) fences: Fences,
     /// it is in the list of ready lanes
@@ -169,18 +175,22 @@ impl Lane {
     }
 
     /// Takes an answer of the log. The log may answer a part of a joint group and other batches in any
-    /// order; answers are applied in the order of the batches.
+    /// order; answers are applied in the order of the batches, except for those of unordered parts.
     pub(in crate::core) fn answered(&mut self, answer: Answer) {
-        match answer.batch.joint().map(|part| part.id) {
-            Some(id) => {
+        let Some(id) = answer.batch.joint().map(|part| part.id) else { return self.early.push_back(answer) };
+        match self.unordered.remove(&id) {
+            Some(writes) => self.answered_unordered.push_back((writes, answer)),
+            None => {
                 self.early_joints.insert(id, answer);
             }
-            None => self.early.push_back(answer),
         }
     }
 
-    /// The first batch in flight and its answer, once that has come.
+    /// The first batch in flight and its answer, once that has come, or an unordered part and its.
     pub(in crate::core) fn next_answered(&mut self) -> Option<(InFlightWrite, Answer)> {
+        if let Some((writes, answer)) = self.answered_unordered.pop_front() {
+            return Some((InFlightWrite::Store(writes), answer));
+        }
         let answer = match self.in_flight.front()? {
             InFlightWrite::Store(Writes { joint: Some(id), .. }) => self.early_joints.remove(id)?,
             _ => self.early.pop_front()?,
@@ -228,7 +238,12 @@ impl Lane {
                 std::mem::replace(&mut self.growing, Growing { batch: spare(), writes })
             }
         };
-        self.in_flight.push_back(InFlightWrite::Store(writes));
+        match writes.joint.filter(|_| writes.is_unordered) {
+            Some(id) => {
+                self.unordered.insert(id, writes);
+            }
+            None => self.in_flight.push_back(InFlightWrite::Store(writes)),
+        }
         Some(batch)
     }
 
@@ -265,9 +280,16 @@ impl Lane {
         !(self.growing.batch.is_empty() && self.full_batches.is_empty() && self.retiring.0.is_empty())
     }
 
-    /// Notes for the fences that a batch was passed to the log, or (`dispatched` is false) that
-    /// there was none. `again`: an earlier batch had to be offered again.
-    pub(in crate::core) fn close_fences(&mut self, dispatched: bool, again: bool) {
+    /// What [`Lane::take`] has taken.
+    pub(in crate::core) fn dispatched(&self, taken: Option<&WriteBatch>) -> Dispatched {
+        let Some(batch) = taken else { return Dispatched::Nothing };
+        let unordered = batch.joint().filter(|part| self.unordered.contains_key(&part.id));
+        unordered.map_or(Dispatched::Ordered, |part| Dispatched::Unordered(part.id))
+    }
+
+    /// Notes for the fences what was passed to the log. `again`: an earlier batch had to be offered
+    /// again.
+    pub(in crate::core) fn close_fences(&mut self, dispatched: Dispatched, again: bool) {
         let left = self.has_removals() || self.has_messages();
         self.fences.dispatched(dispatched, again && self.again.is_none(), !left && self.again.is_none());
     }
@@ -275,7 +297,7 @@ impl Lane {
     /// Whether no record is pending or in flight. Records that a full disk refused do not count.
     fn is_idle(&self) -> bool {
         let written = !self.has_messages() && self.blocks.is_empty() && self.in_flight.is_empty();
-        written && (!self.has_removals() || self.again.is_some())
+        written && self.unordered.is_empty() && (!self.has_removals() || self.again.is_some())
     }
 
     fn is_removable(&self) -> bool {
@@ -418,9 +440,47 @@ impl Lanes {
         let mut due = std::mem::take(&mut self.due);
         for id in &self.ready {
             let Some(lane) = self.lanes.get_mut(id) else { continue };
-            lane.close_fences(false, false);
+            lane.close_fences(Dispatched::Nothing, false);
             due.append(&mut lane.fences.take_due());
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u64) -> JointPart {
+        JointPart { id: JointId { worker: 0, number }, parts: 2, declined: None, joins: Vec::new() }
+    }
+
+    fn take(lane: &mut Lane) -> WriteBatch {
+        let batch = lane.take(false, &mut Spares::default(), WriteBatch::new).expect("a batch");
+        lane.close_fences(lane.dispatched(Some(&batch)), false);
+        batch
+    }
+
+    /// A block of a stream waits for the decision of a transaction, and a packet identifier for that
+    /// block. The transaction may wait for another answer of the lane with the identifier: if that
+    /// waited for the identifier, all three would wait for ever.
+    #[test]
+    fn only_an_ordered_part_delays_later_answers() {
+        for is_unordered in [true, false] {
+            let mut lane = Lane::default();
+            lane.begin_part().batch.begin();
+            lane.growing.writes.is_unordered = is_unordered;
+            lane.end_part(part(1));
+            let identifier = take(&mut lane);
+            lane.begin_group(1).batch.state(7, b"key", b"value");
+            let later = take(&mut lane);
+            lane.answered(Answer { batch: later, result: Ok(()) });
+            assert_eq!(lane.next_answered().is_some(), is_unordered);
+            assert!(!lane.is_idle(), "a part is in flight");
+            lane.answered(Answer { batch: identifier, result: Ok(()) });
+            let left = std::iter::from_fn(|| lane.next_answered()).count();
+            assert_eq!(left, if is_unordered { 1 } else { 2 });
+            assert!(lane.is_idle());
+        }
     }
 }

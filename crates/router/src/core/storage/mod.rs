@@ -25,8 +25,7 @@ pub(super) use commit::{Commit, CommitNote, Completion, KeptPacketId, Queues, Re
 pub use damaged::Damaged;
 use damaged::LossReports;
 pub use digest::{Digests, LAST_VALUE_OF_TO};
-use journal::Journal;
-pub(super) use journal::not_stored;
+pub(super) use journal::{Journal, not_stored};
 pub use lanes::Answer;
 pub(super) use lanes::LaneId;
 pub(super) use notice::Notice;

@@ -11,7 +11,7 @@ use super::super::arena::Key;
 use super::super::arriving::{Arriving, PendingDuplicate, refused};
 use super::super::message::SettlementTarget;
 use super::super::posting::{PartitionIdentity, PostingTreatment};
-use super::super::storage::KeptPacketId;
+use super::super::queue::PacketIdOf;
 use super::super::{Links, Router};
 use super::Stream;
 
@@ -31,7 +31,7 @@ pub(in crate::core) struct Waiting {
 /// The packet identifier of a message of MQTT that is gathered or in flight.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct StreamPacketId {
-    pub(in crate::core) kept: KeptPacketId,
+    pub(in crate::core) kept: PacketIdOf,
     /// that of its message
     pub(in crate::core) settlement: SettlementTarget,
     /// it is in flight with its message
@@ -119,7 +119,8 @@ impl Router {
         if !is_on_disk {
             return self.store_packet_id();
         }
-        if let Some(kept) = self.take_packet_id() {
+        let elsewhere = self.take_joint().map(|(joint, lane)| PacketIdOf::Elsewhere(joint, lane));
+        if let Some(kept) = elsewhere.or_else(|| self.take_packet_id().map(PacketIdOf::Here)) {
             let packet_id = StreamPacketId { kept, settlement, is_written: false };
             self.addresses.stream_mut(at).parts[number as usize].packet_ids.push(packet_id);
         }

@@ -7,8 +7,10 @@ use enmasse_journal::log::{Freed, RecordLocation, Refused, Target, WriteBatch};
 use enmasse_journal::stream::FilledBlock;
 
 use super::super::arena::Key;
+use super::super::ids::Joint;
+use super::super::queue::PacketIdOf;
 use super::super::storage::{
-    BlockWrite, Bodies, CopiedBlock, InFlightBlock, KeptPacketId, MemoryBlock, Storage, not_stored,
+    BlockWrite, Bodies, CopiedBlock, InFlightBlock, Journal, KeptPacketId, LaneId, MemoryBlock, Storage, not_stored,
 };
 use super::super::{Links, Router};
 use super::incoming::{StreamPacketId, Waiting};
@@ -38,6 +40,32 @@ fn write_gathered(
     });
 }
 
+/// As [`write_gathered`], with the packet identifiers of messages: in one group, or as a part of the
+/// joint groups in which other homes contribute them.
+fn write_with_packet_ids(
+    at: Key,
+    partition: u32,
+    log: u32,
+    ids: &PacketIdsOfBlock,
+    (stream, bodies, journal): (&mut Stream, &mut Bodies, &mut Journal),
+) {
+    // The partition is on disk.
+    let mut no_memory = Vec::new();
+    let Some((joint, joins)) = ids.joints.split_first() else {
+        journal.begin_blocks(log);
+        write_gathered(at, partition, stream, bodies, &mut no_memory, |log, block, in_flight| {
+            journal.add_block(log, block, in_flight);
+        });
+        return journal.end_blocks(log, &ids.kept);
+    };
+    journal.begin_part_of(log);
+    write_gathered(at, partition, stream, bodies, &mut no_memory, |log, block, in_flight| {
+        journal.post_block(log, block, in_flight);
+    });
+    journal.post_packet_ids(&ids.kept);
+    journal.end_joining_part(*joint, joins);
+}
+
 impl Stream {
     /// Merges adjacent small blocks: they are read, written again as one at the end, and removed
     /// from their old locations, in one group of records. Returns whether a partition waits for
@@ -65,19 +93,49 @@ impl Stream {
     }
 }
 
+/// The packet identifiers of MQTT that are written with a block.
+#[derive(Debug, Default)]
+pub(in crate::core) struct PacketIdsOfBlock {
+    /// those whose records live here
+    kept: Vec<KeptPacketId>,
+    /// the joint groups in which other homes contribute theirs
+    joints: Vec<Joint>,
+}
+
+impl PacketIdsOfBlock {
+    fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.joints.is_empty()
+    }
+}
+
 impl Part {
     /// The packet identifiers that are written with the next block, if it can be written now.
-    fn written_packet_ids(&mut self) -> Vec<KeptPacketId> {
+    fn written_packet_ids(&mut self) -> PacketIdsOfBlock {
+        let mut ids = PacketIdsOfBlock::default();
         if self.packet_ids.is_empty() || !self.partition.may_flush() {
-            return Vec::new();
+            return ids;
         }
-        let waiting = self.packet_ids.iter_mut().filter(|id| !id.is_written);
-        waiting
-            .map(|id| {
-                id.is_written = true;
-                id.kept
-            })
-            .collect()
+        for id in self.packet_ids.iter_mut().filter(|id| !id.is_written) {
+            id.is_written = true;
+            match id.kept {
+                PacketIdOf::Here(kept) => ids.kept.push(kept),
+                PacketIdOf::Elsewhere(joint, _) => ids.joints.push(joint),
+            }
+        }
+        ids
+    }
+
+    /// Whether the next block is a part of joint groups, if it can be written now.
+    fn joins_groups(&self) -> bool {
+        let joins = |id: &StreamPacketId| !id.is_written && matches!(id.kept, PacketIdOf::Elsewhere(..));
+        self.partition.may_flush() && self.packet_ids.iter().any(joins)
+    }
+
+    /// The joint groups of messages that are not in flight.
+    pub(super) fn gathered_joints(&self) -> impl Iterator<Item = (Joint, LaneId)> {
+        let gathered = self.packet_ids.iter().filter(|id| !id.is_written);
+        gathered
+            .filter_map(|id| if let PacketIdOf::Elsewhere(joint, lane) = id.kept { Some((joint, lane)) } else { None })
     }
 
     /// Merges its small blocks, if that is due. Returns whether it waits for their bodies.
@@ -147,11 +205,7 @@ impl Router {
                 let ids = stream.parts[number as usize].written_packet_ids();
                 let (bodies, journal) = (&mut self.storage.bodies, &mut self.storage.journal);
                 if let Some(log) = stream.parts[number as usize].log.filter(|_| !ids.is_empty()) {
-                    journal.begin_blocks(log);
-                    write_gathered(at, number, stream, bodies, &mut kept, |log, block, in_flight| {
-                        journal.add_block(log, block, in_flight);
-                    });
-                    journal.end_blocks(log, &ids);
+                    write_with_packet_ids(at, number, log, &ids, (stream, bodies, journal));
                     continue;
                 }
                 write_gathered(at, number, stream, bodies, &mut kept, |log, block, in_flight| {
@@ -166,9 +220,12 @@ impl Router {
     }
 
     /// Writes all gathered messages of the partitions of a transaction: those on disk with its
-    /// group. Returns the blocks in memory.
-    pub(in crate::core) fn write_posted(&mut self, partitions: &BTreeSet<(Key, u32)>) -> Vec<MemoryBlock> {
-        let mut kept = Vec::new();
+    /// group. Returns the blocks in memory, and the joint groups that it belongs to.
+    pub(in crate::core) fn write_posted(
+        &mut self,
+        partitions: &BTreeSet<(Key, u32)>,
+    ) -> (Vec<MemoryBlock>, Vec<Joint>) {
+        let (mut kept, mut joints) = (Vec::new(), Vec::new());
         for (at, number) in partitions {
             let Some(stream) = self.addresses.find_stream_mut(*at) else {
                 continue;
@@ -177,11 +234,19 @@ impl Router {
             write_gathered(*at, *number, stream, &mut self.storage.bodies, &mut kept, |log, block, in_flight| {
                 self.storage.journal.post_block(log, block, in_flight);
             });
-            if !ids.is_empty() {
-                self.storage.journal.post_packet_ids(&ids);
-            }
+            self.storage.journal.post_packet_ids(&ids.kept);
+            joints.extend(ids.joints);
         }
-        kept
+        (kept, joints)
+    }
+
+    /// Whether the gathered messages of the partitions of a transaction belong to joint groups.
+    pub(in crate::core) fn joins_groups(&self, partitions: &BTreeSet<(Key, u32)>) -> bool {
+        let joins = |(at, number): &(Key, u32)| {
+            let stream = self.addresses.find_stream(*at);
+            stream.is_some_and(|stream| stream.parts[*number as usize].joins_groups())
+        };
+        partitions.iter().any(joins)
     }
 
     /// Makes blocks in memory readable.
@@ -323,8 +388,10 @@ impl Router {
         }
         let is_answered = |id: &mut StreamPacketId| answered.iter().any(|one| one.settlement == id.settlement);
         let ended: Vec<StreamPacketId> = ids.extract_if(.., is_answered).collect();
+        let kept_here =
+            ended.iter().filter_map(|id| if let PacketIdOf::Here(kept) = &id.kept { Some(kept) } else { None });
         if !are_stored {
-            ended.iter().for_each(|id| self.forget_packet_id(&id.kept));
+            kept_here.for_each(|kept| self.forget_packet_id(kept));
         }
     }
 

@@ -235,6 +235,9 @@ impl Stream {
         schedule.disarm(self.armed_ms, key);
         for part in &self.parts {
             part.merging.iter().for_each(|place| storage.bodies.release(*place));
+            for (joint, lane) in part.gathered_joints() {
+                storage.journal.decline(joint, lane, "the address of the message was deleted".to_owned());
+            }
             let Some(log) = part.log else {
                 part.partition.places().for_each(|place| storage.bodies.free(place));
                 continue;

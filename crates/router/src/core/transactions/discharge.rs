@@ -243,21 +243,25 @@ impl Router {
         let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*postings[it.posting].body))).peekable();
         let first = on_disk.peek().and_then(|(queues, _)| Some(queues.first()?.0));
         let first = first.or_else(|| self.gathered_for_log(&partitions));
-        match (joint, first) {
-            (Some(_), _) => self.storage.journal.begin_part(lane),
-            (None, Some(log)) => {
+        // Messages gathered before it are written with it, and may belong to joint groups themselves.
+        let is_part = joint.is_some() || self.joins_groups(&partitions);
+        match first {
+            _ if is_part => self.storage.journal.begin_part(lane),
+            Some(log) => {
                 let bytes = postings.iter().map(|posting| posting.body.len()).sum();
                 self.storage.journal.begin_transaction(log, bytes);
             }
-            (None, None) => {}
+            None => {}
         }
         on_disk.for_each(|(queues, body)| self.storage.journal.post(queues, body));
-        let blocks = self.write_posted(&partitions);
+        let (blocks, joins) = self.write_posted(&partitions);
+        let joints: Vec<Joint> = joint.into_iter().chain(joins).collect();
+        debug_assert_eq!(is_part, !joints.is_empty(), "a part belongs to a group");
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
             transaction.committing = Some(Committing { in_memory, unlogged, blocks, admitted: None });
         }
-        match (joint, first.is_some(), removals.is_empty()) {
-            (Some(joint), ..) => self.storage.journal.end_joint_transaction((id, joint), &mut removals),
+        match (joints.split_first(), first.is_some(), removals.is_empty()) {
+            (Some(joints), ..) => self.storage.journal.end_joint_transaction(id, joints, &mut removals),
             (None, true, _) => self.storage.journal.end_transaction(id, &mut removals),
             (None, false, false) => self.storage.journal.retire(id, &mut removals),
             (None, false, true) => self.end_commit(id, &Ok(()), links),

@@ -51,8 +51,9 @@ impl Shard {
         let Some((packet_id, (record, record_home))) = packet_id.zip(self.record_link(id)) else {
             return (Once::No, None);
         };
-        // Topics and streams have the home of the records.
-        match kind == AddressKind::Queue || kind.stores() && home == record_home {
+        // Topics have the home of the records.
+        let is_joint = matches!(kind, AddressKind::Queue | AddressKind::Stream);
+        match is_joint || kind.stores() && home == record_home {
             true => (Once::WithMessage, Some((record, PacketFlow { flow: Flow::FromClient, id: packet_id.get() }))),
             false => (Once::After, None),
         }
