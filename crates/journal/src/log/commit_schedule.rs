@@ -1,13 +1,18 @@
-//! Scheduling of commits: lanes take turns, and batches of one lane keep their order.
+//! Scheduling of commits: parts take turns, and batches of one lane keep their order.
 //!
-//! Deficit round robin (Shreedhar and Varghese, 1995) over lanes, by bytes. The quantum of a lane
-//! is one [`QUANTA_PER_COMMIT`]th of a commit; bytes beyond it are a debt of its next visits.
+//! Deficit round robin (Shreedhar and Varghese, 1995) over parts, by bytes. A part is an address
+//! space, with the lanes of all workers and of its joint groups: a space does not get a larger share
+//! because its addresses are spread over more workers. The quantum of a part is one
+//! [`QUANTA_PER_COMMIT`]th of a commit; bytes beyond it are a debt of its next visits. The lanes of a
+//! part take turns by batches.
+//!
 //! One step is one commit of at most `Config::commit_bytes`, or one chunk of a staged batch. A
 //! chunk always uses a whole visit, so a small batch waits for at most one chunk, whatever the size
 //! of the staged batch. Only one batch is staged at a time; further large batches wait, and so do
 //! the batches behind them in their lanes.
 //!
-//! Batches whose order matters share a lane: those of one address space on one worker.
+//! Batches whose order matters share a lane: those of one address space on one worker. Copies are of
+//! no space: those of each worker have a turn of their own.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,7 +20,7 @@ use super::Log;
 use super::batch::WriteBatch;
 use super::disk::Disk;
 use super::joints::{Gathered, Joints};
-use super::lane::{Committed, Lane};
+use super::lane::{COPIES_PART, Committed, Lane};
 
 /// The worker of the lanes of joint groups, one lane for each part of a worker.
 const JOINT_WORKER: u16 = u16::MAX - 1;
@@ -24,11 +29,27 @@ const QUANTA_PER_COMMIT: u64 = 16;
 /// The cost of a batch in addition to its bytes.
 const BATCH_COST: u64 = 1024;
 
-#[derive(Debug, Default)]
+/// Identifies what takes turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Turn {
+    /// The lanes of a part on all workers.
+    Part(u32),
+    /// One lane: copies of a worker, or callers that wait.
+    Lane(Lane),
+}
+
+impl Turn {
+    fn of(lane: Lane) -> Self {
+        let is_of_space = lane.worker <= JOINT_WORKER && lane.part != COPIES_PART;
+        if is_of_space { Self::Part(lane.part) } else { Self::Lane(lane) }
+    }
+}
+
+/// The batches of one lane.
+#[derive(Debug)]
 struct LaneQueue {
+    lane: Lane,
     batches: VecDeque<WriteBatch>,
-    /// The rest of the quantum in bytes; a debt if negative.
-    left: i64,
     /// The batch before these is staged.
     staged: bool,
 }
@@ -37,14 +58,58 @@ impl LaneQueue {
     fn is_empty(&self) -> bool {
         self.batches.is_empty() && !self.staged
     }
+
+    /// The cost of the next batch.
+    fn cost(&self) -> u64 {
+        self.batches.front().map_or(0, |batch| batch.cost() + BATCH_COST)
+    }
+}
+
+/// The lanes of one turn; the first one is next.
+#[derive(Debug, Default)]
+struct TurnQueue {
+    lanes: VecDeque<LaneQueue>,
+    /// The rest of the quantum in bytes; a debt if negative.
+    left: i64,
+}
+
+impl TurnQueue {
+    fn push(&mut self, lane: Lane, batch: WriteBatch) {
+        match self.lanes.iter_mut().find(|queue| queue.lane == lane) {
+            Some(queue) => queue.batches.push_back(batch),
+            None => self.lanes.push_back(LaneQueue { lane, batches: VecDeque::from([batch]), staged: false }),
+        }
+    }
+
+    /// The next lane with a batch of at most this cost, or with the staged batch.
+    fn next(&mut self, most: u64) -> Option<&mut LaneQueue> {
+        let at = self.lanes.iter().position(|queue| queue.staged || queue.cost() <= most)?;
+        self.lanes.rotate_left(at);
+        self.lanes.front_mut()
+    }
+
+    /// The visit of the first lane is over.
+    fn end_visit(&mut self) {
+        if let Some(visited) = self.lanes.pop_front().filter(|visited| !visited.is_empty()) {
+            self.lanes.push_back(visited);
+        }
+    }
+
+    fn set_staged(&mut self, lane: Lane, staged: bool) {
+        match self.lanes.iter_mut().find(|queue| queue.lane == lane) {
+            Some(queue) => queue.staged = staged,
+            None => self.lanes.push_back(LaneQueue { lane, batches: VecDeque::new(), staged }),
+        }
+        self.lanes.retain(|queue| !queue.is_empty());
+    }
 }
 
 /// Batches that wait for their commit.
 #[derive(Debug)]
 pub struct CommitSchedule {
-    lanes: HashMap<Lane, LaneQueue>,
-    /// Lanes with batches or a debt; the first one's visit has begun.
-    order: VecDeque<Lane>,
+    turns: HashMap<Turn, TurnQueue>,
+    /// Turns with batches or a debt; the first one's visit has begun.
+    order: VecDeque<Turn>,
     /// The lane whose batch is staged.
     staged: Option<Lane>,
     commit_bytes: u64,
@@ -70,7 +135,7 @@ impl CommitSchedule {
     pub fn new(commit_bytes: u32) -> Self {
         let commit_bytes = commit_bytes.into();
         let (joints, declined) = (Joints::default(), Vec::new());
-        Self { lanes: HashMap::new(), order: VecDeque::new(), staged: None, commit_bytes, joints, declined }
+        Self { turns: HashMap::new(), order: VecDeque::new(), staged: None, commit_bytes, joints, declined }
     }
 
     /// Adds a batch to its lane, or a part to its joint group.
@@ -84,17 +149,18 @@ impl CommitSchedule {
     }
 
     fn enqueue(&mut self, lane: Lane, batch: WriteBatch) {
-        let waiting = self.lanes.entry(lane).or_insert_with(|| {
-            self.order.push_back(lane);
-            LaneQueue::default()
+        let turn = Turn::of(lane);
+        let waiting = self.turns.entry(turn).or_insert_with(|| {
+            self.order.push_back(turn);
+            TurnQueue::default()
         });
-        waiting.batches.push_back(batch);
+        waiting.push(lane, batch);
     }
 
     /// Whether no batch waits. Parts of a joint group that has no others yet do not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.declined.is_empty() && self.lanes.values().all(LaneQueue::is_empty)
+        self.declined.is_empty() && self.turns.values().all(|waiting| waiting.lanes.is_empty())
     }
 
     /// Writes and syncs one commit or one chunk, and adds the completed batches to `done`.
@@ -120,7 +186,7 @@ impl CommitSchedule {
                 Err(refused) => done.push(Committed { lane, batch, result: Err(refused) }),
             },
             Step::Alone(lane, mut batch) => {
-                self.charge(lane, batch.cost());
+                self.charge(Turn::of(lane), batch.cost());
                 let result = log.append(&mut batch);
                 done.push(Committed { lane, batch, result });
                 let last = done.len() - 1;
@@ -139,17 +205,20 @@ impl CommitSchedule {
         let mut taken = Vec::new();
         let mut room = self.commit_bytes;
         let quantum = (self.commit_bytes / QUANTA_PER_COMMIT).max(1) as i64;
-        // Consecutive lanes that wait for the staged batch.
+        let small = self.commit_bytes + BATCH_COST;
+        // A large batch waits while another one is staged.
+        let most = if self.staged.is_some() { small } else { u64::MAX };
+        // Consecutive turns whose batches all wait for the staged batch.
         let mut skipped = 0;
         while skipped < self.order.len()
-            && let Some(&lane) = self.order.front()
-            && let Some(waiting) = self.lanes.get_mut(&lane)
+            && let Some(&turn) = self.order.front()
+            && let Some(waiting) = self.turns.get_mut(&turn)
         {
             if waiting.left <= 0 {
                 waiting.left += quantum;
             }
-            if waiting.left > 0 && waiting.is_empty() {
-                self.lanes.remove(&lane);
+            if waiting.left > 0 && waiting.lanes.is_empty() {
+                self.turns.remove(&turn);
                 self.order.pop_front();
                 continue;
             }
@@ -158,62 +227,60 @@ impl CommitSchedule {
                 skipped = 0;
                 continue;
             }
-            if waiting.staged {
+            let visit = waiting.left as u64;
+            let Some(next) = waiting.next(most) else {
+                self.order.rotate_left(1);
+                skipped += 1;
+                continue;
+            };
+            let (lane, cost) = (next.lane, next.cost());
+            if next.staged {
                 if !taken.is_empty() {
                     break;
                 }
-                let visit = waiting.left as u64;
-                self.charge(lane, chunk_bytes.max(visit));
+                waiting.end_visit();
+                self.charge(turn, chunk_bytes.max(visit));
                 return Step::Chunk(lane);
             }
-            let cost = waiting.batches.front().map_or(0, |batch| batch.cost() + BATCH_COST);
-            if cost > self.commit_bytes + BATCH_COST {
-                if self.staged.is_some() {
-                    self.order.rotate_left(1);
-                    skipped += 1;
-                    continue;
-                }
-                if taken.is_empty()
-                    && let Some(batch) = waiting.batches.pop_front()
-                {
-                    return Step::Alone(lane, batch);
-                }
+            if !taken.is_empty() && (cost > small || cost > room) {
                 break;
             }
-            if cost > room && !taken.is_empty() {
-                break;
+            let Some(batch) = next.batches.pop_front() else { break };
+            waiting.end_visit();
+            if cost > small {
+                return Step::Alone(lane, batch);
             }
             skipped = 0;
             room = room.saturating_sub(cost);
-            taken.extend(waiting.batches.pop_front().map(|batch| (lane, batch)));
-            self.charge(lane, cost);
+            taken.push((lane, batch));
+            self.charge(turn, cost);
         }
         Step::Together(taken)
     }
 
-    /// Charges `cost` to the first lane; a lane without a rest of its quantum moves to the end.
-    fn charge(&mut self, lane: Lane, cost: u64) {
-        let Some(waiting) = self.lanes.get_mut(&lane) else { return };
+    /// Charges `cost` to the first turn; one without a rest of its quantum moves to the end.
+    fn charge(&mut self, turn: Turn, cost: u64) {
+        let Some(waiting) = self.turns.get_mut(&turn) else { return };
         waiting.left -= cost as i64;
         if waiting.left <= 0 {
-            debug_assert_eq!(self.order.front(), Some(&lane));
+            debug_assert_eq!(self.order.front(), Some(&turn));
             self.order.rotate_left(1);
         }
     }
 
     fn begin_chunks(&mut self, lane: Lane) {
         self.staged = Some(lane);
-        if let Some(waiting) = self.lanes.get_mut(&lane) {
-            waiting.staged = true;
+        if let Some(waiting) = self.turns.get_mut(&Turn::of(lane)) {
+            waiting.set_staged(lane, true);
             let visit = waiting.left as u64;
-            self.charge(lane, visit);
+            self.charge(Turn::of(lane), visit);
         }
     }
 
     fn end_chunks(&mut self, lane: Lane) {
         self.staged = None;
-        if let Some(waiting) = self.lanes.get_mut(&lane) {
-            waiting.staged = false;
+        if let Some(waiting) = self.turns.get_mut(&Turn::of(lane)) {
+            waiting.set_staged(lane, false);
         }
     }
 }

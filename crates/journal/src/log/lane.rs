@@ -3,7 +3,10 @@
 use super::batch::WriteBatch;
 use super::config::Refused;
 
-/// Identifies a lane: a worker and one of its parts.
+/// The part of copies, which belong to no address space.
+pub const COPIES_PART: u32 = u32::MAX;
+
+/// Identifies a lane: a worker and one of its parts, an address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
     /// The worker.

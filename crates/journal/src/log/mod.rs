@@ -87,7 +87,7 @@ pub use commit_schedule::CommitSchedule;
 pub use config::{Config, GROUP_BYTES_MAX, LogStats, OpenError, Refused};
 pub use disk::{Disk, Fault};
 pub use joint::{JointId, JointPart};
-pub use lane::{Committed, Lane};
+pub use lane::{COPIES_PART, Committed, Lane};
 pub use place::{Freed, RecordLocation};
 pub use read::{ReadError, Reader};
 pub use recent::{Recent, SHARED_BYTES};

@@ -300,3 +300,30 @@ fn lanes_keep_their_order() {
         assert_eq!(recovered.queues[0].len(), 120);
     }
 }
+
+/// A space whose addresses are spread over two workers, and has joint groups, gets the share of one.
+#[test]
+fn space_has_one_share_on_all_its_workers() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let (mut log, _) = begun(&disk);
+    let mut commits = CommitSchedule::new(COMMIT_BYTES);
+    let spread = [0, 1, 2].map(|worker| Lane { worker, part: 2 });
+    for seq in 0..60 {
+        for lane in spread {
+            let mut batch = WriteBatch::new();
+            batch.message(&[Target { queue: LARGE, seq: 1 + seq * 3 + u64::from(lane.worker), head: &[] }], &[7; 100]);
+            commits.push(lane, batch);
+        }
+        commits.push(SMALL_LANE, small(seq, 100));
+    }
+    let mut done = Vec::new();
+    while done.len() < 80 {
+        commits.step(&mut log, &mut done);
+    }
+    let of_others = done.iter().filter(|done| done.lane == SMALL_LANE).count();
+    assert!(of_others.abs_diff(done.len() / 2) <= 2, "{of_others} of {}", done.len());
+    for lane in spread {
+        let of_lane = done.iter().filter(|done| done.lane == lane).count();
+        assert!(of_lane.abs_diff(done.len() / 6) <= 2, "{of_lane} of {lane:?}");
+    }
+}

@@ -1,13 +1,12 @@
 //! Received bytes that are not stored yet, and their bound on a node. Decisions only, no I/O.
 //!
-//! Each shard counts, per address space, the bytes in flight to the journal and those held by
-//! partial deliveries and open transactions; the shards count together those that wait for the
-//! consumers of direct addresses. All shards of a node share one [`ReceiveBudget`]. A space may have
-//! as many bytes of each kind as the budget has left (Choudhury and Hahne, 1998): one space alone
+//! The shards count together, per address space, the bytes in flight to the journal, those held by
+//! partial deliveries and open transactions, and those that wait for the consumers of direct
+//! addresses: the addresses of a space live on several shards. All shards of a node share one
+//! [`ReceiveBudget`]. A space may have as many bytes of each kind as the budget has left (Choudhury and Hahne, 1998): one space alone
 //! gets half of it, two spaces a third each. Connections of producers whose space exceeds its share
 //! in flight to the journal are not read. A partial delivery or posting beyond the share is refused,
-//! because pausing the reads would also stop the transfers that complete it. The stored
-//! addresses of a space may live on several shards, each of which counts on its own.
+//! because pausing the reads would also stop the transfers that complete it.
 //!
 //! Direct producers of a space that uses half of its share of waiting bytes are held back early. A
 //! direct message beyond the share does not wait: an unread connection may contain the credit that
@@ -30,28 +29,63 @@ const MESSAGE_BYTES: u64 = 256;
 pub struct ReceiveBudget {
     bytes: u64,
     held: AtomicU64,
-    /// bytes that wait for consumers of direct addresses, by space
-    waiting: Mutex<HashMap<u32, Arc<AtomicU64>>>,
+    /// the counts of each space
+    spaces: Mutex<HashMap<u32, Arc<SpaceTotals>>>,
+}
+
+/// The bytes of a space on all shards, as of the last turn of each.
+#[derive(Debug, Default)]
+struct SpaceTotals {
+    /// in flight to the journal
+    journal: AtomicU64,
+    /// in partial deliveries and open transactions
+    held: AtomicU64,
+    /// waiting for consumers of direct addresses
+    waiting: AtomicU64,
+}
+
+/// Bytes of one kind of a space on one shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    bytes: u64,
+    /// as last reported
+    reported: u64,
+}
+
+impl Count {
+    /// The bytes on the node.
+    #[inline]
+    fn on_node(self, total: &AtomicU64) -> u64 {
+        total.load(Ordering::Relaxed).wrapping_add(self.bytes).wrapping_sub(self.reported)
+    }
+
+    fn report(&mut self, total: &AtomicU64) {
+        let change = self.bytes.wrapping_sub(self.reported);
+        if change != 0 {
+            total.fetch_add(change, Ordering::Relaxed);
+            self.reported = self.bytes;
+        }
+    }
 }
 
 impl ReceiveBudget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
-        Self { bytes, held: AtomicU64::new(0), waiting: Mutex::default() }
+        Self { bytes, held: AtomicU64::new(0), spaces: Mutex::default() }
     }
 
-    /// The count of waiting bytes of a space, which its shards share.
-    fn open(&self, space: u32) -> Arc<AtomicU64> {
-        Arc::clone(self.waiting.lock().unwrap_or_else(PoisonError::into_inner).entry(space).or_default())
+    /// The counts of a space, which its shards share.
+    fn open(&self, space: u32) -> Arc<SpaceTotals> {
+        Arc::clone(self.spaces.lock().unwrap_or_else(PoisonError::into_inner).entry(space).or_default())
     }
 
-    /// Forgets the count of a space after its last shard.
-    fn close(&self, space: u32, count: Arc<AtomicU64>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(count);
-        if waiting.get(&space).is_some_and(|count| Arc::strong_count(count) == 1) {
-            waiting.remove(&space);
+    /// Forgets the counts of a space after its last shard.
+    fn close(&self, space: u32, totals: Arc<SpaceTotals>) {
+        let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(totals);
+        if spaces.get(&space).is_some_and(|totals| Arc::strong_count(totals) == 1) {
+            spaces.remove(&space);
         }
     }
 
@@ -93,16 +127,14 @@ impl WaitingBytes {
 struct Space {
     space: u32,
     /// in flight to the journal
-    bytes: u64,
+    journal: Count,
     /// in partial deliveries and open transactions
-    held: u64,
-    /// waiting for consumers of direct addresses, here
-    waiting: u64,
-    /// `waiting` as last reported
-    waiting_reported: u64,
-    /// the same on the node, as of the last turn of each shard
-    node_waiting: Arc<AtomicU64>,
-    /// in [`Received::waiting_spaces`]
+    held: Count,
+    /// waiting for consumers of direct addresses
+    waiting: Count,
+    /// the same on the node
+    totals: Arc<SpaceTotals>,
+    /// in [`Received::listed`]
     listed: bool,
     /// addresses of the space that live here
     addresses: u32,
@@ -112,17 +144,19 @@ impl Space {
     /// Bytes that wait for consumers of direct addresses, on the node.
     #[inline]
     fn waiting_on_node(&self) -> u64 {
-        let reported = self.node_waiting.load(Ordering::Relaxed);
-        reported.wrapping_add(self.waiting).wrapping_sub(self.waiting_reported)
+        self.waiting.on_node(&self.totals.waiting)
     }
 
-    /// Reports the waiting bytes of this shard.
-    fn report_waiting(&mut self) {
-        let change = self.waiting.wrapping_sub(self.waiting_reported);
-        if change != 0 {
-            self.node_waiting.fetch_add(change, Ordering::Relaxed);
-            self.waiting_reported = self.waiting;
-        }
+    /// Reports the bytes of this shard.
+    fn report(&mut self) {
+        self.journal.report(&self.totals.journal);
+        self.held.report(&self.totals.held);
+        self.waiting.report(&self.totals.waiting);
+    }
+
+    /// Whether nothing of it is counted here.
+    fn is_empty(&self) -> bool {
+        self.journal.bytes == 0 && self.held.bytes == 0 && self.waiting.bytes == 0
     }
 }
 
@@ -145,8 +179,8 @@ pub(super) struct Received {
     held_bytes: u64,
     /// bytes that wait for consumers at direct addresses
     waiting_bytes: u64,
-    /// spaces whose waiting bytes changed since the last report, or are not 0
-    waiting_spaces: Vec<Account>,
+    /// spaces whose bytes changed since the last report, or are not 0
+    listed: Vec<Account>,
     /// the bytes last reported to the budget
     reported: u64,
     /// what the budget had left at that time
@@ -163,7 +197,7 @@ impl Received {
             journal_bytes: 0,
             held_bytes: 0,
             waiting_bytes: 0,
-            waiting_spaces: Vec::new(),
+            listed: Vec::new(),
             reported: 0,
             left,
         }
@@ -175,11 +209,10 @@ impl Received {
         let account = *accounts.entry(space).or_insert_with(|| {
             Account(spaces.insert(Space {
                 space,
-                bytes: 0,
-                held: 0,
-                waiting: 0,
-                waiting_reported: 0,
-                node_waiting: budget.open(space),
+                journal: Count::default(),
+                held: Count::default(),
+                waiting: Count::default(),
+                totals: budget.open(space),
                 listed: false,
                 addresses: 0,
             }) as u32)
@@ -198,19 +231,32 @@ impl Received {
 
     fn forget_unused(&mut self, account: Account) {
         let space = &self.spaces[account.0 as usize];
-        if space.addresses == 0 && space.bytes == 0 && space.held == 0 && !space.listed {
-            let space = self.spaces.remove(account.0 as usize);
-            self.accounts.remove(&space.space);
-            self.budget.close(space.space, space.node_waiting);
+        if space.addresses > 0 || !space.is_empty() {
+            return;
         }
+        let mut space = self.spaces.remove(account.0 as usize);
+        space.report();
+        self.accounts.remove(&space.space);
+        self.budget.close(space.space, space.totals);
+        self.listed.retain(|listed| *listed != account);
+    }
+
+    /// The counts of a space that change.
+    #[inline]
+    fn change(&mut self, account: Account) -> Option<&mut Space> {
+        let space = self.spaces.get_mut(account.0 as usize)?;
+        if !std::mem::replace(&mut space.listed, true) {
+            self.listed.push(account);
+        }
+        Some(space)
     }
 
     /// Counts messages that are given to the journal.
     #[inline]
     pub(super) fn add(&mut self, account: Account, messages: usize, bytes: usize) {
-        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
+        if let Some(space) = self.change(account) {
             let size = size_of_messages(messages, bytes);
-            space.bytes += size;
+            space.journal.bytes += size;
             self.journal_bytes += size;
         }
     }
@@ -218,11 +264,12 @@ impl Received {
     /// Ends the count of messages that the journal has stored or refused.
     #[inline]
     pub(super) fn remove(&mut self, account: Account, messages: usize, bytes: usize) {
-        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
+        if let Some(space) = self.change(account) {
             let size = size_of_messages(messages, bytes);
-            space.bytes -= size;
+            space.journal.bytes -= size;
+            let is_deleted = space.addresses == 0;
             self.journal_bytes -= size;
-            if space.addresses == 0 {
+            if is_deleted {
                 self.forget_unused(account);
             }
         }
@@ -234,7 +281,7 @@ impl Received {
     pub(super) fn is_over(&self, account: Account, waits: bool) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return false };
         let most = self.share();
-        space.bytes > if waits { most / 2 } else { most }
+        space.journal.on_node(&space.totals.journal) > if waits { most / 2 } else { most }
     }
 
     /// The bytes of each kind that a space may have now.
@@ -258,22 +305,22 @@ impl Received {
     /// Whether a space may hold this many more bytes in partial deliveries and transactions.
     pub(super) fn may_hold(&self, account: Account, bytes: usize) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return true };
-        space.held.saturating_add(bytes as u64) <= self.share()
+        space.held.on_node(&space.totals.held).saturating_add(bytes as u64) <= self.share()
     }
 
     /// Counts received bytes of a partial delivery or a transaction.
     pub(super) fn hold(&mut self, account: Account, bytes: usize) {
         self.held_bytes += bytes as u64;
-        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
-            space.held += bytes as u64;
+        if let Some(space) = self.change(account) {
+            space.held.bytes += bytes as u64;
         }
     }
 
     /// Ends the count of held bytes: the message is complete or dropped.
     pub(super) fn release(&mut self, account: Account, bytes: usize) {
         self.held_bytes -= bytes as u64;
-        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
-            space.held -= bytes as u64;
+        if let Some(space) = self.change(account) {
+            space.held.bytes -= bytes as u64;
             if space.addresses == 0 {
                 self.forget_unused(account);
             }
@@ -304,17 +351,14 @@ impl Received {
             return;
         }
         self.waiting_bytes = self.waiting_bytes.wrapping_add(change);
-        if let Some(space) = self.spaces.get_mut(message.account.0 as usize) {
-            space.waiting = space.waiting.wrapping_add(change);
-            if !std::mem::replace(&mut space.listed, true) {
-                self.waiting_spaces.push(message.account);
-            }
+        if let Some(space) = self.change(message.account) {
+            space.waiting.bytes = space.waiting.bytes.wrapping_add(change);
         }
     }
 
     /// Reports the bytes to the budget at the end of a turn, and reads what it has left.
     pub(super) fn report(&mut self) {
-        self.report_waiting();
+        self.report_spaces();
         let held = self.bytes();
         let change = held.wrapping_sub(self.reported);
         let before = match change {
@@ -325,19 +369,19 @@ impl Received {
         self.left = self.budget.bytes.saturating_sub(before.wrapping_add(change));
     }
 
-    /// Reports the waiting bytes of each space once a turn: an atomic addition a message would cost
-    /// a direct message 5 %.
-    fn report_waiting(&mut self) {
+    /// Reports the bytes of each space once a turn: an atomic addition a message would cost a direct
+    /// message 5 %.
+    fn report_spaces(&mut self) {
         let mut place = 0;
-        while let Some(account) = self.waiting_spaces.get(place).copied() {
+        while let Some(account) = self.listed.get(place).copied() {
             let space = &mut self.spaces[account.0 as usize];
-            space.report_waiting();
-            if space.waiting > 0 {
+            space.report();
+            if !space.is_empty() {
                 place += 1;
                 continue;
             }
             space.listed = false;
-            self.waiting_spaces.swap_remove(place);
+            self.listed.swap_remove(place);
             self.forget_unused(account);
         }
     }
@@ -346,9 +390,12 @@ impl Received {
 impl Drop for Received {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.reported, Ordering::Relaxed);
-        for space in self.spaces.drain() {
-            space.node_waiting.fetch_sub(space.waiting_reported, Ordering::Relaxed);
-            self.budget.close(space.space, space.node_waiting);
+        for mut space in self.spaces.drain() {
+            for count in [&mut space.journal, &mut space.held, &mut space.waiting] {
+                count.bytes = 0;
+            }
+            space.report();
+            self.budget.close(space.space, space.totals);
         }
     }
 }
@@ -475,6 +522,36 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_a_space_are_counted_over_all_shards() {
+        let (budget, [mut one, mut other, mut third]) = shards(64 * MIB);
+        let (here, there, quiet) = (one.open(1), other.open(1), third.open(2));
+        let mut reads = 0;
+        while !one.is_over(here, false) && !other.is_over(there, false) {
+            let (shard, account) = if reads % 2 == 0 { (&mut one, here) } else { (&mut other, there) };
+            shard.add(account, 0, READ);
+            reads += 1;
+            one.report();
+            other.report();
+            one.report();
+        }
+        assert!(reads * READ <= 32 * MIB + READ, "the space has half of the budget: {reads} reads");
+        third.report();
+        assert!(!third.is_over(quiet, false) && third.may_hold(quiet, 31 * MIB));
+        while one.may_hold(here, READ) && other.may_hold(there, READ) {
+            let (shard, account) = if reads % 2 == 0 { (&mut one, here) } else { (&mut other, there) };
+            shard.hold(account, READ);
+            reads += 1;
+            one.report();
+            other.report();
+            one.report();
+        }
+        assert!(reads * READ <= 48 * MIB + 2 * READ, "and half of the rest for incomplete messages: {reads} reads");
+        drop((one, other));
+        third.report();
+        assert_eq!((budget.held(), budget.spaces.lock().unwrap_or_else(PoisonError::into_inner).len()), (0, 1));
+    }
+
+    #[test]
     fn space_without_addresses_keeps_its_account_while_a_message_waits() {
         let (budget, [mut shard]) = shards(MIB);
         let account = shard.open(1);
@@ -485,7 +562,7 @@ mod tests {
         shard.set_waiting(&mut message, Account::NONE, 0);
         shard.report();
         assert_eq!((shard.spaces.len(), shard.waiting_bytes), (0, 0));
-        assert!(budget.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
+        assert!(budget.spaces.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }
 
     #[test]
@@ -535,7 +612,7 @@ mod tests {
         assert_eq!(budget.held(), 115 + MESSAGE_BYTES);
         drop(one);
         assert_eq!(budget.held(), 0);
-        assert!(budget.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
+        assert!(budget.spaces.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }
 
     proptest! {

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use enmasse_journal::log::{JointId, JointPart, RecordLocation, Refused, Removal, WriteBatch};
+use enmasse_journal::log::{COPIES_PART, JointId, JointPart, RecordLocation, Refused, Removal, WriteBatch};
 use enmasse_journal::queue::Seq;
 
 use super::super::TransactionId;
@@ -33,7 +33,7 @@ pub(in crate::core) struct LaneId(pub(in crate::core) u32);
 
 impl LaneId {
     /// The lane of copies, which are of all spaces.
-    pub(in crate::core) const COPIES: Self = Self(u32::MAX);
+    pub(in crate::core) const COPIES: Self = Self(COPIES_PART);
 
     /// The lane of an address space, by the number of the space.
     pub(in crate::core) fn of_space(space: u32) -> Self {
