@@ -103,7 +103,7 @@ impl Node {
             let openings = openings.into_keys().filter(|uid| declared.contains(&**uid));
             unopened = openings.map(|uid| (uid, cause.clone())).collect();
         }
-        recovered_queues.settle(changes.streams);
+        recovered_queues.settle(changes.settled);
         for (mailbox, address_changes) in self.shared.mailboxes.iter().zip(changes.address_changes) {
             if !address_changes.is_empty() {
                 mailbox.post([Command::ChangeStoredAddresses(address_changes)]);

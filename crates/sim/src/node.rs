@@ -111,7 +111,7 @@ impl Node {
         let table = compile(plan, &empty);
         let mut changes = recovered_queues.follow(&empty.diff(&table), &table, scenario.shards);
         journal.commit(&mut changes.batch).map_err(|refused| format!("an address cannot be opened: {refused}"))?;
-        recovered_queues.settle(changes.streams);
+        recovered_queues.settle(changes.settled);
         let shared = Arc::new(Shared {
             connection: Arc::clone(&scenario.server),
             dynamic: DynamicNodes::default(),
@@ -191,7 +191,7 @@ impl Node {
         let diff = self.table.diff(&table);
         let mut changes = self.recovered_queues.follow(&diff, &table, self.workers.len() as u16);
         self.journal.commit(&mut changes.batch).map_err(|refused| format!("an address cannot be opened: {refused}"))?;
-        self.recovered_queues.settle(changes.streams);
+        self.recovered_queues.settle(changes.settled);
         let removed: Vec<AddressKey> = diff.removed.iter().map(|entry| entry.key).collect();
         for (worker, address_changes) in self.workers.iter_mut().zip(changes.address_changes) {
             worker.tables.push_back((Arc::clone(&table), removed.clone(), address_changes));

@@ -50,6 +50,7 @@ mod terminus;
 mod terms;
 mod traffic;
 mod transactions;
+mod unit_homes;
 mod wills;
 
 mod work;
@@ -72,7 +73,7 @@ pub use inspection::{ConnectionSummary, LinkState};
 pub use link_names::LinkNames;
 pub use mqtt_clients::{ConnectedSession, RecordedSession, SessionOwner};
 pub use placement::Load;
-pub use recovered_queues::{Changes, Openings, RecoveredQueues};
+pub use recovered_queues::{Changes, Openings, RecoveredQueues, Settled};
 pub use stored::StoredAddressChange;
 pub use work::InputProgress;
 

@@ -1,15 +1,16 @@
-//! The homes of stored addresses, and their queue numbers in the journal.
+//! Stored addresses and their queue numbers in the journal.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::stored::StoredAddressChange;
 use super::subscribing::stored_subscription;
+use super::unit_homes::{Placements, UnitHomes};
 use crate::core::{
     AddressKey, AddressKind, Destination, Digests, Filter, OpenQueue, OpenTopic, QueueNumbers, Stream, Subscribing,
     SubscriptionName, subscription_of,
 };
-use crate::table::{AddressEntry, Diff, Space, Storage, Streaming, Table};
+use crate::table::{AddressEntry, Diff, Space, SpaceKey, Storage, Streaming, Table};
 use enmasse_journal::log::{Freed, Recovered, RecoveredQueue, WriteBatch};
 
 /// The recovered queues of the journal that no Plan has named yet, and the next queue numbers.
@@ -21,6 +22,7 @@ pub struct RecoveredQueues {
     numbers: QueueNumbers,
     /// partitions of each stream
     streams: HashMap<AddressKey, u32>,
+    homes: UnitHomes,
 }
 
 /// Addresses that the batch declares in the journal, by uid, with the number of partitions that
@@ -34,10 +36,19 @@ pub struct Changes {
     pub batch: WriteBatch,
     /// for each worker
     pub address_changes: Vec<Vec<StoredAddressChange>>,
-    /// partitions of each stream, for [`RecoveredQueues::settle`]
-    pub streams: Vec<(AddressKey, u32)>,
+    /// for [`RecoveredQueues::settle`]
+    pub settled: Settled,
     /// the addresses that are missing if the journal refuses `batch`
     pub openings: Openings,
+}
+
+/// What is known of stored addresses from a Plan on.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// partitions of each new or changed stream
+    streams: Vec<(AddressKey, u32)>,
+    placements: Placements,
+    workers: u16,
 }
 
 /// A durable subscription that clients created, as recovered from the journal.
@@ -66,7 +77,7 @@ impl RecoveredQueues {
             let Some((uid, _)) = queue.declared else { continue };
             replaced.extend(known.insert(uid, queue));
         }
-        Self { known, replaced, numbers, streams: HashMap::new() }
+        Self { known, replaced, numbers, streams: HashMap::new(), homes: UnitHomes::default() }
     }
 
     /// The source of queue numbers.
@@ -81,7 +92,8 @@ impl RecoveredQueues {
         let address_changes = (0..workers).map(|_| Vec::new()).collect();
         let mut changes = Changes { address_changes, ..Changes::default() };
         let mut declared_uids = HashSet::new();
-        place(&diff.added, next, workers);
+        changes.settled.placements = self.homes.place(diff, next, workers, |entry| self.recovered_messages(entry));
+        changes.settled.workers = workers;
         let replaced = self.replaced_subscriptions(diff);
         for entry in &diff.added {
             let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
@@ -135,10 +147,25 @@ impl RecoveredQueues {
 
     /// The journal has written the changes of a Plan: each recovered queue has a home, or is
     /// deleted.
-    pub fn settle(&mut self, streams: Vec<(AddressKey, u32)>) {
+    pub fn settle(&mut self, settled: Settled) {
+        let Settled { streams, placements, workers } = settled;
         self.known.clear();
         self.replaced.clear();
         self.streams.extend(streams);
+        self.homes.settle(placements, workers);
+    }
+
+    /// The recovered messages of a queue, or the recovered blocks of a stream.
+    fn recovered_messages(&self, entry: &AddressEntry) -> usize {
+        if self.known.is_empty() {
+            return 0;
+        }
+        let stream = entry.storage.as_ref().and_then(|storage| storage.stream.as_ref());
+        let uids = match stream {
+            Some(stream) => (0..stream.partitions).map(|number| partition_uid(&entry.uid, number)).collect(),
+            None => vec![uid_bytes(&entry.uid)],
+        };
+        uids.iter().filter_map(|uid| self.known.get(uid)).map(RecoveredQueue::len).sum()
     }
 
     /// The recovered durable subscriptions of a topic.
@@ -199,7 +226,7 @@ impl RecoveredQueues {
                 None => stream.with_partition(self.declare_partition(entry, storage, number, changes)),
             };
         }
-        changes.streams.push((entry.key, streaming.partitions));
+        changes.settled.streams.push((entry.key, streaming.partitions));
         stream
     }
 
@@ -212,7 +239,7 @@ impl RecoveredQueues {
         changes: &mut Changes,
     ) -> Vec<Option<u32>> {
         let before = self.streams.get(&entry.key).copied().unwrap_or(streaming.partitions);
-        changes.streams.push((entry.key, streaming.partitions.max(before)));
+        changes.settled.streams.push((entry.key, streaming.partitions.max(before)));
         (before..streaming.partitions).map(|number| self.declare_partition(entry, storage, number, changes)).collect()
     }
 
@@ -250,57 +277,16 @@ impl RecoveredQueues {
     }
 }
 
-/// Gives new stored addresses their homes. What is stored or removed together at the rate of messages
-/// has one home, chosen by the space: topics with their subscriptions, and the sessions and retained
-/// messages of MQTT. Every other queue, and every stream with its partitions, is assigned to the home
-/// with the fewest units, so a Plan gets the same homes after a restart.
-fn place(added: &[Arc<AddressEntry>], next: &Table, workers: u16) {
-    let new: Vec<&Arc<AddressEntry>> = added.iter().filter(|entry| entry.storage.is_some()).collect();
-    if new.is_empty() {
-        return;
-    }
-    let (mut alone, together): (Vec<_>, Vec<_>) = new.into_iter().partition(|entry| is_unit(entry, next));
-    for entry in together {
-        let _ = entry.home.claim(entry.space.stored_home(workers));
-    }
-    let mut queues = vec![0_u32; usize::from(workers.max(1))];
-    let known = next.spaces().flat_map(Space::addresses).filter(|entry| is_unit(entry, next));
-    for home in known.filter_map(|entry| entry.home.get()) {
-        queues[usize::from(home)] += 1;
-    }
-    alone.sort_unstable_by(|one, other| one.uid.cmp(&other.uid));
-    for entry in alone {
-        let first = entry.space.stored_home(workers);
-        let distance = |home: u16| (home + workers - first) % workers;
-        let fewest = (0..workers).min_by_key(|home| (queues[usize::from(*home)], distance(*home)));
-        let home = entry.home.claim(fewest.unwrap_or(first));
-        queues[usize::from(home)] += 1;
-    }
-}
-
-/// Whether an address is a unit of its own: a queue that belongs neither to a topic nor to MQTT, or a
-/// stream.
-fn is_unit(entry: &AddressEntry, table: &Table) -> bool {
-    let is_of_mqtt = || {
-        let store = table.space(entry.space).and_then(Space::mqtt);
-        store.is_some_and(|store| [store.retained.key, store.sessions.key].contains(&entry.key))
-    };
-    let storage = entry.storage.as_ref();
-    let is_subscription = storage.is_none_or(|storage| storage.topic.is_some());
-    match entry.kind {
-        AddressKind::Queue => !is_subscription && !is_of_mqtt(),
-        AddressKind::Stream => true,
-        AddressKind::Topic | AddressKind::Anycast | AddressKind::Multicast => false,
-    }
-}
-
 /// Unchanged addresses whose dead letter address, expiry address, topic or queue of retained messages
 /// is a new address now.
 fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
     let added: HashSet<AddressKey> =
         diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.key).collect();
     let notified: HashSet<AddressKey> = diff.changed.iter().map(|entry| entry.key).collect();
-    let stored = (!added.is_empty()).then(|| next.spaces().flat_map(Space::addresses)).into_iter().flatten();
+    // References stay within a space.
+    let spaces: BTreeSet<SpaceKey> =
+        diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.space).collect();
+    let stored = spaces.into_iter().filter_map(|space| next.space(space)).flat_map(Space::addresses);
     stored.filter(move |entry| {
         let Some(storage) = entry.storage.as_ref() else { return false };
         let (dead_letter, expiry) = targets(entry, storage, next);
