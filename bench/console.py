@@ -1,14 +1,16 @@
 """Consoles beside traffic: what 100 open lists cost a node that passes 20,000 messages a second.
 
     .venv/bin/python bench/console.py [--seconds 20] [--rounds 3] [--consoles 100] [--rows 50]
-    .venv/bin/python bench/console.py --lists [--addresses 10000 100000] [--consoles 20]
+    .venv/bin/python bench/console.py --lists [--addresses 10000 100000] [--consoles 20] [--data DIR]
 
 Each console follows the live values of 50 addresses every 2 s. Rounds without and with consoles
 alternate. Goals: every row is at most 3 s old, all consoles share one sampling, they take at most
 20 % of a core, and the messages per second are at least 0.97 of those without.
 
 With `--lists` the first page and the last page of a list, sorted by a live value and filtered, are
-timed beside consoles. Goals: 1 s at 10,000 addresses, 2 s at 100,000.
+timed beside consoles with open lists, which ask for their page again every few seconds, as the page of
+the console does. Goals: 1 s at 10,000 addresses, 2 s at 100,000. Declaring 100,000 addresses takes
+minutes: `--data` keeps the platform's folder, and a folder that has them is used as it is.
 
 Client and server share the machine. `cargo build --release -p enmasse-load` builds the load tool.
 """
@@ -44,7 +46,15 @@ BASE = "/apis/enmasse.io/v1beta1"
 SPACE = f"{BASE}/namespaces/shop"
 LIST_GOALS_S = {10_000: 1.0, 100_000: 2.0}
 CREATE_AT_ONCE = 64
-READY_TRIES = 300
+READY_TRIES = 1500
+FILLED = 200
+"""Queues with messages."""
+
+OF_SPACE = {"fieldSelector": "metadata.space=shop", "statistics": "true"}
+"""What the page of a space asks for in each list."""
+
+LIST_S = 5.0
+"""Interval at which an open list asks for its page again."""
 
 
 @dataclass
@@ -98,12 +108,31 @@ async def declare(place: Platform, count: int) -> None:
         async with asyncio.TaskGroup() as group:
             for number in range(count):
                 group.create_task(one(number))
+        await until_served(http, count)
+
+
+async def until_served(http: httpx2.AsyncClient, count: int) -> None:
+    """Wait until the last of `count` queues is served."""
+    last = f"{SPACE}/addresses/shop.q{count - 1:06}"
+    for _ in range(READY_TRIES):
+        if (await http.get(last)).json().get("status", {}).get("isReady"):
+            return
+        await asyncio.sleep(0.2)
+    raise servers.Unavailable(f"{last} is not ready")
+
+
+async def prepare(place: Platform, count: int) -> None:
+    """Declare queues, unless the folder has them, and store messages in some, so that values differ."""
+    async with client(place) as http:
         last = f"{SPACE}/addresses/shop.q{count - 1:06}"
-        for _ in range(READY_TRIES):
-            if (await http.get(last)).json().get("status", {}).get("isReady"):
-                return
-            await asyncio.sleep(0.2)
-        raise servers.Unavailable(f"{last} is not ready")
+        if (await http.get(last)).status_code == 404:
+            await declare(place, count)
+        await until_served(http, count)
+        for number in range(0, count, count // FILLED):
+            message = {"message": {"body": "x"}, "count": 1 + number % 7}
+            answer = await http.post(f"{SPACE}/addresses/shop.q{number:06}/send", json=message)
+            if answer.status_code != 200:
+                raise servers.Unavailable(answer.text)
 
 
 async def create(
@@ -162,7 +191,22 @@ async def follow(http: httpx2.AsyncClient, rows: int, first: int, seen: Seen) ->
             seen.rows = len(document["addresses"])
 
 
-async def with_consoles(place: Platform, consoles: int, rows: int, work: Any) -> tuple[Any, Seen]:
+async def show_list(http: httpx2.AsyncClient, rows: int, first: int) -> None:
+    """The list of one console, until it is cancelled."""
+    query = OF_SPACE | {"sortBy": "-deliveredRate", "limit": str(rows)}
+    while True:
+        page = query | {"offset": str(first % 1000)}
+        answer = await http.get(
+            f"{SPACE}/addresses", params=page, headers={"X-Background": "1"}
+        )
+        if answer.status_code != 200:
+            raise servers.Unavailable(answer.text)
+        await asyncio.sleep(LIST_S)
+
+
+async def with_consoles(
+    place: Platform, consoles: int, rows: int, work: Any, *, has_lists: bool = False
+) -> tuple[Any, Seen]:
     """Run blocking work beside consoles."""
     seen = Seen()
     async with client(place) as http:
@@ -170,6 +214,11 @@ async def with_consoles(place: Platform, consoles: int, rows: int, work: Any) ->
             asyncio.ensure_future(follow(http, rows, 10 * number, seen))
             for number in range(consoles)
         ]
+        if has_lists:
+            tasks += [
+                asyncio.ensure_future(show_list(http, rows, 50 * number))
+                for number in range(consoles)
+            ]
         try:
             await asyncio.sleep(PERIOD_S)
             result = (
@@ -234,15 +283,19 @@ async def lists(arguments: argparse.Namespace) -> None:
     """Time lists beside consoles."""
     queries: dict[str, dict[str, str]] = {
         "first rows, by rate": {"sortBy": "-enqueuedRate", "limit": "50"},
+        "first rows, by stored messages": {"sortBy": "-stored", "limit": "50"},
         "filtered": {"sortBy": "-stored", "contains": "q0009", "limit": "50"},
         "last page": {"sortBy": "-stored", "limit": "50"},
     }
     for count in arguments.addresses:
         with tempfile.TemporaryDirectory(prefix="enmasse-console-") as folder:
-            with platform(Path(folder)) as place:
+            kept = arguments.data / str(count) if arguments.data else Path(folder)
+            with platform(kept) as place:
                 begun = time.monotonic()
-                await declare(place, count)
-                print(f"{count:,} addresses declared in {time.monotonic() - begun:.0f} s")
+                await prepare(place, count)
+                print(f"{count:,} addresses served after {time.monotonic() - begun:.0f} s")
+                if arguments.prepare:
+                    continue
 
                 async def timed(count: int = count) -> dict[str, list[float]]:
                     found: dict[str, list[float]] = {}
@@ -251,20 +304,24 @@ async def lists(arguments: argparse.Namespace) -> None:
                             for name, query in queries.items():
                                 last = {"offset": str(count - 50)} if name == "last page" else {}
                                 begin = time.monotonic()
-                                answer = await http.get(f"{SPACE}/addresses", params=query | last)
+                                asked = OF_SPACE | query | last
+                                answer = await http.get(f"{SPACE}/addresses", params=asked)
                                 assert len(answer.json()["items"]) == 50, answer.text[:500]
                                 found.setdefault(name, []).append(time.monotonic() - begin)
                                 # The next one meets another sample.
                                 await asyncio.sleep(PERIOD_S)
                     return found
 
-                found, _ = await with_consoles(place, arguments.consoles, arguments.rows, timed)
+                found, seen = await with_consoles(
+                    place, arguments.consoles, arguments.rows, timed, has_lists=True
+                )
                 goal = LIST_GOALS_S.get(count, 2.0)
                 for name, times in found.items():
                     slowest = max(times)
                     reached = "reached" if slowest <= goal else "short"
                     middle = statistics.median(times)
                     print(f"| {count:,} | {name} | {middle:.2f} s | {slowest:.2f} s | {reached} |")
+                print(f"load of the machine: {os.getloadavg()[0]:.1f}; {len(seen.numbers)} samples")
 
 
 def main() -> None:
@@ -276,6 +333,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=50)
     parser.add_argument("--lists", action="store_true", help="time lists instead")
     parser.add_argument("--addresses", type=int, nargs="+", default=[10_000])
+    parser.add_argument("--data", type=Path, help="keep the platforms with --lists here")
+    parser.add_argument("--prepare", action="store_true", help="only declare the addresses")
     arguments = parser.parse_args()
     asyncio.run(lists(arguments) if arguments.lists else beside(arguments))
 

@@ -25,12 +25,18 @@ class TestClock:
     def __init__(self, moment: datetime | None = None) -> None:
         self.moment = moment or datetime(2026, 1, 1, tzinfo=UTC)
         self.elapsed_s = 0.0
+        self.used_s = 0.0
+        """Processor time of the only thread."""
+
 
     def now(self) -> datetime:
         return self.moment
 
     def monotonic(self) -> float:
         return self.elapsed_s
+
+    def thread_s(self) -> float:
+        return self.used_s
 
     async def sleep(self, seconds: float) -> None:
         self.advance(seconds)

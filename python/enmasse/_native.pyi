@@ -210,8 +210,9 @@ class Node:
 
         Those of one connection, or of all if that is None; only those at the address with the uid
         `address`, if given. `{"links": [{"connection", "name", "role": "sender" | "receiver" (the
-        client's), "addresses": [uid], "credit", "deliveries", "unsettled"}], "more": 0}`; `more` is
-        the number of links beyond `max_count`.
+        client's), "addresses": [uid], "credit", "deliveries", "unsettled", "outcomes": {"accepted",
+        "rejected", "released", "modified"} or null (MQTT)}], "more": 0}`; `more` is the number of
+        links beyond `max_count`.
 
         Raises NativeError: Unavailable if a worker does not answer.
         """

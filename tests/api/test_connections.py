@@ -6,7 +6,7 @@ import pytest
 
 from asgi_platform import ADDRESSES, SPACES, Served, bearer, body
 from doubles import queue, space
-from enmasse.engines import Connection, LinkStatistics
+from enmasse.engines import Connection, LinkOutcomes, LinkStatistics
 
 BASE = "/apis/enmasse.io/v1beta1/namespaces"
 MINE = f"{BASE}/default/connections"
@@ -26,7 +26,9 @@ async def connected(served: Served) -> Served:
         Connection(4, None, None, None, None, "amqp", 0),
     ]
     uid = made["metadata"]["uid"]
-    served.engine.attached = [LinkStatistics(1, "in", "receiver", (uid,), 10, 5, 2)]
+    served.engine.attached = [
+        LinkStatistics(1, "in", "receiver", (uid,), 10, 5, 2, LinkOutcomes(accepted=1, released=2))
+    ]
     return served
 
 
@@ -76,6 +78,7 @@ async def test_links_are_shown_by_connection_and_by_address(connected: Served) -
     (same,) = at["items"]
     assert same == link
     assert (same["user"], same["deliveries"], same["unsettled"]) == ("alice", 5, 2)
+    assert same["outcomes"] == {"accepted": 1, "rejected": 0, "released": 2, "modified": 0}
 
 
 async def test_only_an_editor_closes_a_connection(connected: Served) -> None:

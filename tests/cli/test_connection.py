@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli_platform import Obeying
-from enmasse.engines import Connection, LinkStatistics
+from enmasse.engines import Connection, LinkOutcomes, LinkStatistics
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,11 @@ def connected(shop: Obeying) -> None:
         Connection(7, "default.default", "alice", "c", "10.0.0.1:5", "amqps", 1, 5, 50, 2, 20),
         Connection(8, "other.other", "bob", "d", "10.0.0.2:5", "amqp", 0, 0, 0, 0, 0),
     ]
-    shop.engine.attached = [LinkStatistics(7, "l", "sender", (uid,), credit=9, deliveries=5)]
+    shop.engine.attached = [
+        LinkStatistics(
+            *(7, "l", "sender", (uid,)), credit=9, deliveries=5, outcomes=LinkOutcomes(3, 0, 1, 0)
+        )
+    ]
     shop.engine.traced_frames = ["open\n", "begin\nattach\n"]
     made = shop.enmasse("token", "create", "ci", "--grant", "tenant-edit=default")
     shop.token.write_text(made.stdout.strip())
@@ -37,7 +41,7 @@ def test_only_connections_of_the_namespace_are_listed(shop: Obeying) -> None:
 
 def test_links_are_shown(shop: Obeying) -> None:
     row = said(shop, "show", "7").splitlines()[-1].split()
-    assert row == ["l", "sender", "orders", "9", "0", "5"]
+    assert row == ["l", "sender", "orders", "9", "0", "5", "3", "0", "1", "0"]
 
 
 def test_a_trace_is_printed(shop: Obeying) -> None:

@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from proton import Message
 from proton.utils import BlockingConnection
 
 from console.conftest import (
@@ -97,6 +98,27 @@ def test_dead_letters_go_back_by_cause_and_after_an_edit(console: Console, space
         bodies = {receiver.receive(timeout=10).body for _ in range(3)}
     assert "mended" in bodies
     assert len(bodies) == 3
+
+
+def test_a_body_of_data_stays_one_when_it_is_edited(console: Console, space: str) -> None:
+    put_address(console.platform, space, "binary", "queue", deadletter="dead")
+    with closing(connect(console.platform, space)) as connection:
+        sender = connection.create_sender("binary")
+        sender.send(Message(body=b"a=1", inferred=True, durable=True))
+    reject_all(console.platform, "binary", 1)
+    page = console.open(address_path(space, "mail.dead", "deadletters"))
+    row = group_row(page, "binary", messages=1)
+    row.get_by_role("button", name=re.compile("^Actions of")).click()
+    page.get_by_role("menuitem", name="Edit and redrive one").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Body", exact=True)).to_have_value("a=1")
+    dialog.get_by_label("Body", exact=True).fill("a=2")
+    dialog.get_by_role("button", name="Redrive").click()
+    expect(dialog.get_by_text("The message was sent back.")).to_be_visible()
+    with closing(connect(console.platform, space)) as connection:
+        received = connection.create_receiver("binary", credit=1).receive(timeout=10)
+    assert received.body == b"a=2"
+    assert received.inferred, "a data section, not a value"
 
 
 def group_row(page: Page, origin: str, *, messages: int) -> Locator:

@@ -62,3 +62,6 @@ def test_a_pipeline_shows_the_reported_state(console: Console) -> None:
     expect(row).to_contain_text("77")
     expect(page.get_by_text("12, 11 online")).to_be_visible()
     expect(page.get_by_text("the server refused <b>the login</b>")).to_be_visible()
+    console.open("/pipelines")
+    listed = page.get_by_role("row").filter(has_text="plant")
+    expect(listed.get_by_text("Failing")).to_be_visible()

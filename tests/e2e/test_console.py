@@ -247,6 +247,27 @@ def test_connections_have_links_and_are_closed(platform: Platform, page: Page, o
     assert page.http.get(f"{CONNECTIONS}/{one['id']}").status_code == 404
 
 
+def test_links_have_outcomes(platform: Platform, page: Page, orders: str) -> None:
+    with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
+        sender = connection.create_sender("orders")
+        receiver = connection.create_receiver("orders", credit=1)
+        sender.send(Message(body="x"))
+        receiver.receive(timeout=20)
+        receiver.release(delivered=False)
+        receiver.receive(timeout=20)
+        receiver.release(delivered=True)
+        receiver.receive(timeout=20)
+        receiver.accept()
+        # The node has read the outcomes when it answers what follows on the same connection.
+        sender.send(Message(body="y"))
+        links = page.get(f"{ADDRESSES}/default.orders/links")["items"]
+        by_role = {link["role"]: link["outcomes"] for link in links}
+        assert by_role == {
+            "sender": {"accepted": 2, "rejected": 0, "released": 0, "modified": 0},
+            "receiver": {"accepted": 1, "rejected": 0, "released": 1, "modified": 1},
+        }
+
+
 def test_a_trace_is_read_in_the_page(platform: Platform, page: Page, orders: str) -> None:
     with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
         sender = connection.create_sender("orders")

@@ -8,8 +8,9 @@ import subprocess
 import tarfile
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,17 @@ def free_port() -> int:
 
 
 def realm(
-    name: str, users: dict[str, list[str]], password: str, redirects: Sequence[str] = ()
+    name: str,
+    users: dict[str, list[str]],
+    password: str,
+    redirects: Sequence[str] = (),
+    roles: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """A realm with a public client `enmasse`, whose tokens are for it and say the groups of users.
-    With `redirects` people log in in their browsers, and are sent back there.
+    With `redirects` people log in in their browsers, and are sent back there. `roles` are the realm
+    roles by user; access tokens say them in the claim `realm_access`.
     """
+    roles = roles or {}
     groups = sorted({group for of_one in users.values() for group in of_one})
     mapper = {
         "name": "groups",
@@ -92,6 +99,7 @@ def realm(
             "firstName": user,
             "lastName": user,
             "groups": of_one,
+            "realmRoles": list(roles.get(user, ())),
             "credentials": [{"type": "password", "value": password, "temporary": False}],
         }
         for user, of_one in users.items()
@@ -102,6 +110,7 @@ def realm(
         "sslRequired": "none",
         "accessTokenLifespan": 900,
         "groups": [{"name": group} for group in groups],
+        "roles": {"realm": [{"name": one} for one in sorted({*chain(*roles.values())})]},
         "clients": [client],
         "users": people,
     }

@@ -35,17 +35,44 @@ def logged_in(http: httpx2.Client, origin: str, user: str) -> httpx2.Response:
     return http.get(answer.headers["location"])
 
 
-def test_people_log_in_with_the_roles_of_their_groups(tmp_path: Path) -> None:
-    users = {"alice": ["tenant-edit:default"], "ops": ["service-admin"], "none": ["unrelated"]}
+def bearer_of(issuer: str, user: str) -> dict[str, str]:
+    """Return the header with an access token of a user, as a client would get it."""
+    form = {
+        "grant_type": "password",
+        "client_id": "enmasse",
+        "username": user,
+        "password": PASSWORD,
+        "scope": "openid",
+    }
+    url = f"{issuer}/protocol/openid-connect/token"
+    answer = httpx2.post(url, data=form, trust_env=False, timeout=60)
+    return {"Authorization": f"Bearer {answer.json()['access_token']}"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "by_group"), [("groups", True), ("realm_access.roles", False)], ids=["groups", "roles"]
+)
+def test_people_log_in_with_the_roles_of_a_claim(
+    tmp_path: Path, claim: str, by_group: bool
+) -> None:
+    """Groups are in the ID token. Keycloak states realm roles in access tokens only, by default."""
+    given = {
+        "alice": ["tenant-edit:default"],
+        "ops": ["service-admin"],
+        "viewer": ["tenant-view:default", "tenant-edit:lab"],
+        "none": ["unrelated"],
+    }
     port = free_port()
-    realms = realm("staff", users, PASSWORD, [CALLBACK.format(port)])
-    with keycloak(tmp_path, realms) as url:
+    groups = given if by_group else {user: [] for user in given}
+    roles = {} if by_group else given
+    declared = realm("staff", groups, PASSWORD, [CALLBACK.format(port)], roles)
+    with keycloak(tmp_path, declared) as url:
         issuer = f"{url}/realms/staff"
-        arguments = ("--http-port", str(port), "--oidc-issuer", issuer)
+        arguments = ("--http-port", str(port), "--oidc-issuer", issuer, "--oidc-roles-claim", claim)
         with running(tmp_path / "data", *arguments) as platform:
             origin = platform.url("http")
             sessions: dict[str, Any] = {}
-            for user in users:
+            for user in given:
                 with httpx2.Client(trust_env=False, timeout=60) as http:
                     answer = logged_in(http, origin, user)
                     assert answer.status_code == 303
@@ -60,19 +87,18 @@ def test_people_log_in_with_the_roles_of_their_groups(tmp_path: Path) -> None:
             assert session.json()["user"] == "oidc:alice"
             assert session.json()["roles"] == {"tenant-edit": ["default"]}
             assert sessions["ops"][1].json()["may"]["operate"]
+            expected = {"tenant-edit": ["lab"], "tenant-view": ["default"]}
+            assert sessions["viewer"][1].json()["roles"] == expected
             where, session, own, _ = sessions["none"]
             assert (session.status_code, own) == (401, 401)
             assert "has%20no%20role" in where
-            form = {
-                "grant_type": "password",
-                "client_id": "enmasse",
-                "username": "alice",
-                "password": PASSWORD,
-            }
-            answer = httpx2.post(
-                f"{issuer}/protocol/openid-connect/token", data=form, trust_env=False, timeout=60
-            )
-            bearer = {"Authorization": f"Bearer {answer.json()['access_token']}"}
+            bearer = bearer_of(issuer, "alice")
             for namespace, status in (("default", 200), ("other", 403)):
                 path = f"{origin}{ADDRESSES.format(namespace)}"
                 assert httpx2.get(path, headers=bearer, trust_env=False).status_code == status
+            written = {"metadata": {"name": "default.made"}, "spec": {"address": "made", "type": "anycast"}}
+            path = f"{origin}{ADDRESSES.format('default')}"
+            for user, status in (("alice", 201), ("viewer", 403), ("none", 403)):
+                headers = bearer_of(issuer, user)
+                answer = httpx2.post(path, json=written, headers=headers, trust_env=False)
+                assert answer.status_code == status, answer.text

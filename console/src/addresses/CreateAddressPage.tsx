@@ -1,17 +1,19 @@
-import { Alert, Content, Form, Stack, StackItem } from '@patternfly/react-core';
+import { Content, Form } from '@patternfly/react-core';
 import { useQueryClient } from '@tanstack/react-query';
-import { useState, type ReactNode } from 'react';
 import { useNavigate, useParams } from 'react-router';
 import { AddressKind } from '@/api/kinds';
 import { ADDRESS_TYPES, type Address, type AddressType } from '@/api/types';
-import { create, useDryRun, type Check } from '@/api/write';
+import { create, useDryRun } from '@/api/write';
 import { useNotify } from '@/app/notices';
 import { addressPath, spacePath } from '@/spaces/paths';
+import { CheckedStep } from '@/ui/CheckedForm';
 import { Choices } from '@/ui/Choices';
 import { CodeTabs } from '@/ui/Code';
-import { ActionError, Failure, Loading } from '@/ui/States';
+import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
+import { Failure, Loading } from '@/ui/States';
 import { WizardPage } from '@/ui/WizardPage';
-import { FaultsProvider, SelectField, TextField, faultOf } from '@/ui/fields';
+import { useDraft } from '@/ui/draft';
+import { faultOf } from '@/ui/fields';
 import { previewsOf, shellWord } from '@/ui/preview';
 import { AddressFields } from './AddressFields';
 import { useChoices, type SpaceChoices } from './choices';
@@ -19,6 +21,7 @@ import { NEW_ADDRESS, documentOf, type AddressDraft } from './draft';
 import { TYPE_FACTS } from './types';
 
 const BASIC_FIELDS = ['metadata.name', 'spec.address', 'spec.topic', 'spec.type'];
+const SETTING_FIELDS = ['spec.'];
 
 interface PartProps {
   draft: AddressDraft;
@@ -33,6 +36,33 @@ function creditText(plan: { router: number; broker: number; text: string }): str
     plan.broker ? `broker ${String(plan.broker)}` : '',
   ].filter(Boolean);
   return [plan.text, parts.join(' · ')].filter(Boolean).join(' ');
+}
+
+function names(draft: AddressDraft, topics: readonly string[]): FieldSpec<AddressDraft>[] {
+  return [
+    {
+      kind: 'text',
+      field: 'address',
+      label: 'Address',
+      path: 'spec.address',
+      isRequired: true,
+      isWide: true,
+      hint: 'The name that clients use. Any characters but control characters and wildcards, up to 1,024 bytes.',
+    },
+    {
+      kind: 'select',
+      field: 'topic',
+      label: 'Topic',
+      path: 'spec.topic',
+      isRequired: true,
+      isWide: true,
+      isShown: draft.type === 'subscription',
+      options: [
+        { value: '', title: topics.length > 0 ? 'Choose a topic' : 'The space has no topic yet' },
+        ...topics.map((name) => ({ value: name, title: name })),
+      ],
+    },
+  ];
 }
 
 function Basics({ draft, set, choices }: PartProps) {
@@ -54,31 +84,7 @@ function Basics({ draft, set, choices }: PartProps) {
           isDisabled: !choices.types.includes(type),
         }))}
       />
-      <TextField
-        label="Address"
-        path="spec.address"
-        value={draft.address}
-        onChange={(address) => {
-          set({ address });
-        }}
-        isRequired
-        hint="The name that clients use. Any characters but control characters and wildcards, up to 1,024 bytes."
-      />
-      {draft.type === 'subscription' ? (
-        <SelectField
-          label="Topic"
-          path="spec.topic"
-          isRequired
-          value={draft.topic}
-          onChange={(topic) => {
-            set({ topic });
-          }}
-          options={[
-            { value: '', title: choices.topics.length > 0 ? 'Choose a topic' : 'The space has no topic yet' },
-            ...choices.topics.map((name) => ({ value: name, title: name })),
-          ]}
-        />
-      ) : null}
+      <DraftFields draft={draft} set={set} of={names(draft, choices.topics)} />
     </Form>
   );
 }
@@ -123,21 +129,6 @@ function commandOf(
   return `${[...words, '--space', space, '--namespace', namespace].join(' ')}\n`;
 }
 
-/** What the platform says of fields that are not on the step. */
-function Verdict({ check, onStep }: { check: Check; onStep: readonly string[] }) {
-  if (!check.error) return null;
-  const { causes, isQuota } = check.error;
-  const isShown = ({ field }: { field: string }) =>
-    onStep.some((path) => field === path || field.startsWith(path));
-  if (causes.length > 0 && causes.every(isShown) && !isQuota) return null;
-  return (
-    <ActionError
-      error={check.error}
-      title={isQuota ? 'The quota is used up' : 'The platform would refuse this'}
-    />
-  );
-}
-
 interface WizardProps {
   namespace: string;
   space: string;
@@ -145,8 +136,7 @@ interface WizardProps {
 }
 
 function AddressWizard({ namespace, space, choices }: WizardProps) {
-  const [draft, setDraft] = useState<AddressDraft>(NEW_ADDRESS);
-  const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
+  const { draft, set, touched } = useDraft<AddressDraft>(NEW_ADDRESS);
   const plan = draft.plan || (choices.plansOf(draft.type)[0]?.name ?? '');
   const complete = { ...draft, plan };
   const document = documentOf(complete, namespace, space);
@@ -155,31 +145,11 @@ function AddressWizard({ namespace, space, choices }: WizardProps) {
   const client = useQueryClient();
   const navigate = useNavigate();
   const notify = useNotify();
-  const set = (change: Partial<AddressDraft>) => {
-    setDraft((before) => ({ ...before, ...change }));
-    setTouched((before) => new Set([...before, ...Object.keys(change).map((name) => `spec.${name}`)]));
-  };
   const part = { draft: complete, set, choices };
   const isTaken = check.error?.reason === 'AlreadyExists';
   const isNamed =
     isAskable && !isTaken && !faultOf(check.error, 'spec.address') && !faultOf(check.error, 'spec.topic');
   const listing = spacePath(namespace, space, 'addresses');
-  const wrapped = (
-    content: ReactNode,
-    onStep: readonly string[] = [],
-    marks: ReadonlySet<string> | 'all' = 'all',
-  ) => (
-    <FaultsProvider value={{ error: check.error, touched: marks }}>
-      <Stack hasGutter>
-        {isTaken ? (
-          <Alert isInline variant="warning" title={check.error?.message} />
-        ) : (
-          <Verdict check={check} onStep={onStep} />
-        )}
-        <StackItem>{content}</StackItem>
-      </Stack>
-    </FaultsProvider>
-  );
   const command = commandOf(complete, document, space, namespace);
   return (
     <WizardPage
@@ -196,34 +166,43 @@ function AddressWizard({ namespace, space, choices }: WizardProps) {
         {
           id: 'basics',
           title: 'Type and name',
-          content: wrapped(<Basics {...part} />, BASIC_FIELDS, touched),
+          content: (
+            <CheckedStep check={check} onStep={BASIC_FIELDS} touched={touched}>
+              <Basics {...part} />
+            </CheckedStep>
+          ),
           isComplete: isNamed,
         },
         {
           id: 'plan',
           title: 'Plan',
-          content: wrapped(<Plan {...part} />),
+          content: (
+            <CheckedStep check={check}>
+              <Plan {...part} />
+            </CheckedStep>
+          ),
           isComplete: !check.error?.isQuota && !faultOf(check.error, 'spec.plan'),
         },
         {
           id: 'settings',
           title: 'Settings',
-          content: wrapped(
-            <Form>
-              <AddressFields draft={complete} set={set} deadletters={choices.deadletters} isNew />
-            </Form>,
-            ['spec.'],
+          content: (
+            <CheckedStep check={check} onStep={SETTING_FIELDS}>
+              <Form>
+                <AddressFields draft={complete} set={set} deadletters={choices.deadletters} isNew />
+              </Form>
+            </CheckedStep>
           ),
           isComplete: !check.error,
         },
         {
           id: 'review',
           title: 'Review',
-          content: wrapped(
-            <>
+          content: (
+            <CheckedStep check={check}>
               <Content component="p">The same without the console:</Content>
               <CodeTabs label="Forms of the document" choices={previewsOf(document, command)} />
-            </>,
+            </CheckedStep>
           ),
           isComplete: !check.error,
         },

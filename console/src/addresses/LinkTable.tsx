@@ -3,14 +3,22 @@ import PlugIcon from '@patternfly/react-icons/dist/esm/icons/plug-icon';
 import { useQuery } from '@tanstack/react-query';
 import { request } from '@/api/http';
 import { AddressKind, resourcePath } from '@/api/kinds';
-import type { Address, Link } from '@/api/types';
+import type { Address, Link, LinkOutcomes } from '@/api/types';
 import { spacePath, spaceOf } from '@/spaces/paths';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { Name } from '@/ui/Name';
 import { Empty } from '@/ui/States';
-import { count, rate } from '@/ui/format';
+import { NONE, count, rate } from '@/ui/format';
 
 const LIVE_MS = 2_000;
+
+const OUTCOMES: readonly (keyof LinkOutcomes)[] = ['accepted', 'rejected', 'released', 'modified'];
+
+/** The outcomes that occurred, such as `12 accepted, 1 released`. */
+export function outcomesText(outcomes: LinkOutcomes | undefined): string {
+  const occurred = OUTCOMES.filter((outcome) => (outcomes?.[outcome] ?? 0) > 0);
+  return occurred.map((outcome) => `${count(outcomes?.[outcome])} ${outcome}`).join(', ') || NONE;
+}
 
 /** The columns of links; `connection` leads to the connection that has the link. */
 export function linkColumns(connectionPath: (id: string) => string): Column<Link>[] {
@@ -44,6 +52,12 @@ export function linkColumns(connectionPath: (id: string) => string): Column<Link
     { key: 'unsettled', title: 'Unsettled', isNumeric: true, render: (link) => count(link.unsettled) },
     { key: 'deliveries', title: 'Deliveries', isNumeric: true, render: (link) => count(link.deliveries) },
     { key: 'rate', title: 'Per second', isNumeric: true, render: (link) => rate(link.deliveriesPerSecond) },
+    {
+      key: 'outcomes',
+      title: 'Outcomes',
+      help: 'Of the deliveries since the attach; those sent settled, and those of MQTT, have none',
+      render: (link) => outcomesText(link.outcomes),
+    },
   ];
 }
 

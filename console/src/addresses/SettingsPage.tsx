@@ -1,29 +1,20 @@
-import {
-  ActionGroup,
-  Button,
-  Card,
-  CardBody,
-  CardTitle,
-  Form,
-  PageSection,
-  Stack,
-  StackItem,
-} from '@patternfly/react-core';
+import { Card, CardBody, CardTitle, PageSection, Stack, StackItem } from '@patternfly/react-core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { ApiError } from '@/api/errors';
 import { AddressKind } from '@/api/kinds';
 import type { Address } from '@/api/types';
 import { replace, useDryRun } from '@/api/write';
 import { useNotify } from '@/app/notices';
+import { SaveForm } from '@/ui/CheckedForm';
 import { Code } from '@/ui/Code';
-import { ActionError, Failure, Loading } from '@/ui/States';
-import { FaultsProvider, SelectField } from '@/ui/fields';
+import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
+import { Failure, Loading } from '@/ui/States';
+import { useDraft } from '@/ui/draft';
 import { pruned, yamlOf } from '@/ui/preview';
 import { AddressFields } from './AddressFields';
 import { useAddress } from './AddressLayout';
 import { useChoices, type SpaceChoices } from './choices';
-import { draftOf, settingsOf } from './draft';
+import { draftOf, settingsOf, type AddressDraft } from './draft';
 
 /** The address with other settings; what the form has no field for stays. */
 function changed(address: Address, draft: ReturnType<typeof draftOf>): Address {
@@ -33,7 +24,7 @@ function changed(address: Address, draft: ReturnType<typeof draftOf>): Address {
 }
 
 function SettingsForm({ address, choices }: { address: Address; choices: SpaceChoices }) {
-  const [draft, setDraft] = useState(() => draftOf(address.spec));
+  const { draft, set } = useDraft<AddressDraft>(() => draftOf(address.spec));
   const [before] = useState(() => JSON.stringify(draftOf(address.spec)));
   const document = changed(address, draft);
   const isChanged = JSON.stringify(draft) !== before;
@@ -47,62 +38,33 @@ function SettingsForm({ address, choices }: { address: Address; choices: SpaceCh
       void client.invalidateQueries({ queryKey: [AddressKind.plural] });
     },
   });
-  const error = save.error ?? (check.error && check.error.causes.length === 0 ? check.error : null);
+  const plans: FieldSpec<AddressDraft>[] = [
+    {
+      kind: 'select',
+      field: 'plan',
+      label: 'Plan',
+      path: 'spec.plan',
+      isWide: true,
+      options: choices.plansOf(draft.type).map((plan) => ({ value: plan.name, title: plan.title })),
+    },
+  ];
   return (
-    <FaultsProvider value={{ error: check.error, touched: 'all' }}>
-      <Form
-        onSubmit={(event) => {
-          event.preventDefault();
-          save.mutate();
-        }}
-      >
-        <SelectField
-          label="Plan"
-          path="spec.plan"
-          value={draft.plan}
-          onChange={(plan) => {
-            setDraft({ ...draft, plan });
-          }}
-          options={choices.plansOf(draft.type).map((plan) => ({ value: plan.name, title: plan.title }))}
-        />
-        <AddressFields
-          draft={draft}
-          set={(change) => {
-            setDraft({ ...draft, ...change });
-          }}
-          deadletters={choices.deadletters}
-          isNew={false}
-        />
-        {error ? (
-          <ActionError
-            error={error}
-            title={
-              error instanceof ApiError && error.status === 409
-                ? 'It was changed meanwhile'
-                : 'The settings were not saved'
-            }
-          />
-        ) : null}
-        <ActionGroup>
-          <Button
-            type="submit"
-            isDisabled={!isChanged || !check.isAccepted || save.isPending}
-            isLoading={save.isPending}
-          >
-            Save
-          </Button>
-          <Button
-            variant="link"
-            isDisabled={!isChanged}
-            onClick={() => {
-              setDraft(draftOf(address.spec));
-            }}
-          >
-            Reset
-          </Button>
-        </ActionGroup>
-      </Form>
-    </FaultsProvider>
+    <SaveForm
+      check={check}
+      save={save}
+      isReady={isChanged && check.isAccepted}
+      action="Save"
+      leave={{
+        title: 'Reset',
+        isDisabled: !isChanged,
+        run: () => {
+          set(draftOf(address.spec));
+        },
+      }}
+    >
+      <DraftFields draft={draft} set={set} of={plans} />
+      <AddressFields draft={draft} set={set} deadletters={choices.deadletters} isNew={false} />
+    </SaveForm>
   );
 }
 

@@ -120,6 +120,14 @@ export interface Sample {
   totals: Totals;
 }
 
+/** Outcomes of the deliveries of a link since its attach (AMQP 1.0, 3.4). */
+export interface LinkOutcomes {
+  accepted: number;
+  rejected: number;
+  released: number;
+  modified: number;
+}
+
 export interface Link {
   connection: string;
   name: string;
@@ -131,6 +139,8 @@ export interface Link {
   unsettled?: number;
   deliveries?: number;
   deliveriesPerSecond?: number;
+  /** Absent for MQTT, which has none. */
+  outcomes?: LinkOutcomes;
 }
 
 export interface Connection {

@@ -10,13 +10,7 @@ import {
 } from '@patternfly/react-core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import {
-  firstMessage,
-  operate,
-  type DeadLetterGroup,
-  type MessageDocument,
-  type StoredMessage,
-} from '@/api/messages';
+import { firstMessage, operate, type DeadLetterGroup, type StoredMessage } from '@/api/messages';
 import type { Address } from '@/api/types';
 import { ActionError, Empty, Loading } from '@/ui/States';
 import { MessageFields } from './MessageFields';
@@ -30,10 +24,10 @@ export interface EditDialogProps {
   onClose: () => void;
 }
 
-type EditorProps = EditDialogProps & { stored: StoredMessage; message: MessageDocument };
+type EditorProps = EditDialogProps & { stored: StoredMessage };
 
-function Editor({ address, stored, message, group, onClose }: EditorProps) {
-  const [draft, setDraft] = useState(() => draftOf(message, stored.kind));
+function Editor({ address, stored, group, onClose }: EditorProps) {
+  const [draft, setDraft] = useState(() => draftOf(stored));
   const redrive = useMutation({
     mutationFn: () => operate(address, 'redrive', { id: stored.id ?? 0, edit: { message: outgoing(draft) } }),
   });
@@ -91,7 +85,7 @@ export function EditDialog(props: EditDialogProps) {
     <Modal isOpen variant="medium" onClose={onClose} aria-label="Edit and redrive">
       <ModalHeader title="Edit and redrive" />
       {stored?.message ? (
-        <Editor {...props} stored={stored} message={stored.message} />
+        <Editor {...props} stored={stored} />
       ) : (
         <ModalBody>
           {first.isPending ? <Loading /> : null}

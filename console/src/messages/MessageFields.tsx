@@ -13,7 +13,6 @@ import {
 import MinusIcon from '@patternfly/react-icons/dist/esm/icons/minus-circle-icon';
 import PlusIcon from '@patternfly/react-icons/dist/esm/icons/plus-circle-icon';
 import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
-import { SelectField, TextField } from '@/ui/fields';
 import { bodyFault, type MessageDraft, type NamedValue } from './messageDraft';
 
 /** The fields of a message that a person writes. */
@@ -23,6 +22,8 @@ const MORE: FieldSpec<MessageDraft>[] = [
   { kind: 'text', field: 'messageId', label: 'Message id' },
   { kind: 'text', field: 'correlationId', label: 'Correlation id' },
   { kind: 'text', field: 'contentType', label: 'Content type' },
+  { kind: 'text', field: 'contentEncoding', label: 'Content encoding' },
+  { kind: 'text', field: 'to', label: 'To' },
   { kind: 'text', field: 'replyTo', label: 'Reply to' },
   { kind: 'text', field: 'groupId', label: 'Group id' },
   { kind: 'number', field: 'priority', label: 'Priority', max: 9 },
@@ -101,49 +102,40 @@ function NamedValues({ title, values, onChange }: NamedValuesProps) {
   );
 }
 
-export function MessageFields({ draft, set }: MessageFieldsProps) {
+function contentFields(draft: MessageDraft): FieldSpec<MessageDraft>[] {
   const fault = bodyFault(draft);
+  return [
+    {
+      kind: 'text',
+      field: 'body',
+      label: 'Body',
+      rows: 8,
+      isCode: true,
+      isWide: true,
+      isShown: draft.encoding !== 'none',
+      hint: fault && draft.body !== '' ? `The body ${fault}.` : undefined,
+    },
+    {
+      kind: 'select',
+      field: 'encoding',
+      label: 'The body is',
+      options: [
+        { value: 'text', title: 'text' },
+        { value: 'data', title: 'text, sent as data' },
+        { value: 'json', title: 'JSON, sent as data' },
+        { value: 'value', title: 'JSON, sent as an AMQP value' },
+        { value: 'base64', title: 'base64, sent as data' },
+        { value: 'none', title: 'absent' },
+      ],
+    },
+    { kind: 'text', field: 'subject', label: 'Subject' },
+  ];
+}
+
+export function MessageFields({ draft, set }: MessageFieldsProps) {
   return (
     <>
-      {draft.encoding === 'none' ? null : (
-        <TextField
-          label="Body"
-          value={draft.body}
-          rows={8}
-          isCode
-          onChange={(body) => {
-            set({ body });
-          }}
-          hint={fault && draft.body !== '' ? `The body ${fault}.` : undefined}
-        />
-      )}
-      <Grid hasGutter md={6}>
-        <GridItem>
-          <SelectField
-            label="The body is"
-            value={draft.encoding}
-            onChange={(encoding) => {
-              set({ encoding: encoding as MessageDraft['encoding'] });
-            }}
-            options={[
-              { value: 'text', title: 'text' },
-              { value: 'json', title: 'JSON, sent as data' },
-              { value: 'value', title: 'JSON, sent as an AMQP value' },
-              { value: 'base64', title: 'base64, sent as data' },
-              { value: 'none', title: 'absent' },
-            ]}
-          />
-        </GridItem>
-        <GridItem>
-          <TextField
-            label="Subject"
-            value={draft.subject}
-            onChange={(subject) => {
-              set({ subject });
-            }}
-          />
-        </GridItem>
-      </Grid>
+      <DraftFields draft={draft} set={set} of={contentFields(draft)} />
       <NamedValues
         title="Application properties"
         values={draft.properties}

@@ -1,4 +1,4 @@
-import type { MessageDocument, OutgoingMessage } from '@/api/messages';
+import type { MessageDocument, OutgoingMessage, StoredMessage } from '@/api/messages';
 
 /** A message that a person writes or edits, and the request it becomes. */
 
@@ -9,11 +9,13 @@ export interface NamedValue {
 
 export interface MessageDraft {
   body: string;
-  encoding: 'text' | 'json' | 'base64' | 'value' | 'none';
+  encoding: 'text' | 'data' | 'json' | 'base64' | 'value' | 'none';
   messageId: string;
   correlationId: string;
   subject: string;
   contentType: string;
+  contentEncoding: string;
+  to: string;
   replyTo: string;
   groupId: string;
   properties: NamedValue[];
@@ -30,6 +32,8 @@ export const NEW_MESSAGE: MessageDraft = {
   correlationId: '',
   subject: '',
   contentType: '',
+  contentEncoding: '',
+  to: '',
   replyTo: '',
   groupId: '',
   properties: [],
@@ -44,6 +48,8 @@ const PROPERTIES = [
   ['correlation_id', 'correlationId'],
   ['subject', 'subject'],
   ['content_type', 'contentType'],
+  ['content_encoding', 'contentEncoding'],
+  ['to', 'to'],
   ['reply_to', 'replyTo'],
   ['group_id', 'groupId'],
 ] as const satisfies readonly (readonly [string, keyof MessageDraft])[];
@@ -100,28 +106,50 @@ function text(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
+function numberOf(value: unknown): number | undefined {
+  return typeof value === 'number' ? value : undefined;
+}
+
 /** A text that `valueOf` reads back as the same value. */
 function written(value: unknown): string {
   return typeof value === 'string' && valueOf(value) !== value ? `"${value}"` : text(value);
 }
 
-/** The draft of a stored message, without what the platform added to it. */
-export function draftOf(message: MessageDocument, kind: string | undefined): MessageDraft {
+/** A body of data as the text that it is; one that is no text in base64. Nothing of it changes unless a person does. */
+function dataDraft(base64: string): Pick<MessageDraft, 'body' | 'encoding'> {
+  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  try {
+    return {
+      body: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes),
+      encoding: 'data',
+    };
+  } catch {
+    return { body: base64, encoding: 'base64' };
+  }
+}
+
+function bodyDraft({ kind, raw, message }: StoredMessage): Pick<MessageDraft, 'body' | 'encoding'> {
+  const body = message?.body;
+  if (kind === 'none') return { body: '', encoding: 'none' };
+  if (kind === 'data' && raw) return dataDraft(raw.body);
+  return typeof body === 'string'
+    ? { body, encoding: 'text' }
+    : { body: JSON.stringify(body ?? null, null, 2), encoding: 'value' };
+}
+
+/** The draft of a stored message in its typed form, without what the platform added to it. */
+export function draftOf(stored: StoredMessage): MessageDraft {
+  const message: Partial<MessageDocument> = stored.message ?? {};
   const properties = message.properties ?? {};
-  const isText = typeof message.body === 'string';
   return {
     ...NEW_MESSAGE,
-    body:
-      kind === 'none'
-        ? ''
-        : isText
-          ? (message.body as string)
-          : JSON.stringify(message.body ?? null, null, 2),
-    encoding: kind === 'none' ? 'none' : isText ? 'text' : kind === 'data' ? 'json' : 'value',
+    ...bodyDraft(stored),
     messageId: text(properties.message_id),
     correlationId: text(properties.correlation_id),
     subject: text(properties.subject),
     contentType: text(properties.content_type),
+    contentEncoding: text(properties.content_encoding),
+    to: text(properties.to),
     replyTo: text(properties.reply_to),
     groupId: text(properties.group_id),
     properties: Object.entries(message.applicationProperties ?? {}).map(([name, value]) => ({
@@ -132,5 +160,6 @@ export function draftOf(message: MessageDocument, kind: string | undefined): Mes
       .filter(([name]) => !name.startsWith('x-opt-dead-letter'))
       .map(([name, value]) => ({ name, value: written(value) })),
     durable: message.header?.durable !== false,
+    priority: numberOf(message.header?.priority),
   };
 }

@@ -1,12 +1,9 @@
 import {
-  ActionGroup,
   Alert,
-  Button,
   Card,
   CardBody,
   CardTitle,
   Content,
-  Form,
   Grid,
   GridItem,
   Label,
@@ -32,6 +29,7 @@ import { useResource } from '@/api/list';
 import type { Resource } from '@/api/types';
 import { create, replace, useDryRun } from '@/api/write';
 import { useNotify } from '@/app/notices';
+import { SaveForm } from '@/ui/CheckedForm';
 import { Page } from '@/ui/Page';
 import { ActionError, Failure, Loading } from '@/ui/States';
 import { TextField } from '@/ui/fields';
@@ -109,6 +107,8 @@ function parsed(text: string): Parsed {
 }
 
 const SHOWN_MAX = 10;
+/** The document is one text. */
+const NO_FIELDS: readonly string[] = [];
 
 function written(value: unknown): string {
   if (value === null || value === undefined) return 'none';
@@ -223,34 +223,20 @@ function Editor({
   return (
     <Grid hasGutter lg={6}>
       <GridItem lg={8}>
-        <Form
-          onSubmit={(event) => {
-            event.preventDefault();
-            save.mutate();
-          }}
+        <SaveForm
+          check={check}
+          save={save}
+          isReady={isChanged && check.isAccepted}
+          action={isNew ? 'Create' : 'Save'}
+          leave={{ title: 'Cancel', run: () => void navigate(backTo) }}
+          fields={NO_FIELDS}
         >
           <TextField label="Document (YAML)" rows={20} isCode value={text} onChange={setText} />
           {fault ? <Alert isInline variant="warning" title={fault} /> : null}
-          {!fault && check.error ? (
-            <ActionError error={check.error} title="The platform would refuse this" />
-          ) : null}
           {check.isAccepted && isChanged ? (
             <Label status="success">The platform would accept this</Label>
           ) : null}
-          {save.error ? <ActionError error={save.error} title="Not saved" /> : null}
-          <ActionGroup>
-            <Button
-              type="submit"
-              isDisabled={!isChanged || !check.isAccepted || save.isPending}
-              isLoading={save.isPending}
-            >
-              {isNew ? 'Create' : 'Save'}
-            </Button>
-            <Button variant="link" onClick={() => void navigate(backTo)}>
-              Cancel
-            </Button>
-          </ActionGroup>
-        </Form>
+        </SaveForm>
       </GridItem>
       <GridItem lg={4}>
         <ImpactCard

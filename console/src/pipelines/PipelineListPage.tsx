@@ -10,9 +10,10 @@ import { ListToolbar, Pages } from '@/ui/ListToolbar';
 import { Age } from '@/ui/Moment';
 import { Name } from '@/ui/Name';
 import { Page } from '@/ui/Page';
-import { Empty, PhaseLabel } from '@/ui/States';
+import { Empty } from '@/ui/States';
 import { count } from '@/ui/format';
 import { arrange, useListState } from '@/ui/listState';
+import { PipelinePhase } from './PipelinePhase';
 
 /** Declared pipelines. The platform keeps them; `enmasse pipeline run` runs them, on Spark. */
 
@@ -33,7 +34,7 @@ const COLUMNS: Column<Pipeline>[] = [
   {
     key: 'phase',
     title: 'Status',
-    render: (one) => <PhaseLabel phase={one.status?.phase} isReady={one.status?.isReady ?? false} />,
+    render: (one) => <PipelinePhase pipeline={one} />,
   },
   {
     key: 'sources',

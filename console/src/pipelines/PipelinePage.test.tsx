@@ -3,7 +3,12 @@ import { screen } from '@testing-library/react';
 import { Route, Routes } from 'react-router';
 import { afterEach, expect, it, vi } from 'vitest';
 import { render } from '@/test/render';
+import { PipelineListPage } from './PipelineListPage';
 import { PipelinePage } from './PipelinePage';
+
+vi.mock('@/app/session', () => ({
+  useSession: () => ({ may: { operate: true, readAll: true, namespaces: ['factory'] } }),
+}));
 
 const PLANT = {
   metadata: { name: 'plant', namespace: 'factory', uid: 'u1' },
@@ -18,10 +23,12 @@ const PLANT = {
 };
 const SOURCE = { source: 'machines', messages: 1234, lagMessages: 77 };
 
-function page(report: unknown) {
+function page(report: unknown, at = '/pipelines/factory/plant') {
   vi.stubGlobal('fetch', (path: string) => {
     if (path.includes('watch=')) return new Promise(() => undefined);
-    if (!path.endsWith('/report')) return Promise.resolve(new Response(JSON.stringify(PLANT)));
+    const listed = { metadata: { resourceVersion: '1' }, items: [PLANT] };
+    if (!path.endsWith('/report'))
+      return Promise.resolve(new Response(JSON.stringify(path.includes('/plant') ? PLANT : listed)));
     return Promise.resolve(
       report === null
         ? new Response(JSON.stringify({ message: 'no running process reports' }), { status: 404 })
@@ -30,9 +37,10 @@ function page(report: unknown) {
   });
   render(
     <Routes>
+      <Route path="/pipelines" element={<PipelineListPage />} />
       <Route path="/pipelines/:namespace/:pipeline" element={<PipelinePage />} />
     </Routes>,
-    '/pipelines/factory/plant',
+    at,
   );
 }
 
@@ -59,4 +67,14 @@ it('says which source of a running pipeline fails, and why', async () => {
   page({ running: true, sources: [{ ...SOURCE, trouble: { message: 'the login was refused' } }] });
   expect(await screen.findByText('the login was refused')).toBeVisible();
   expect(screen.getByText('Failing')).toBeVisible();
+});
+
+it.each([
+  [null, 'Pending'],
+  [{ running: true, sources: [SOURCE] }, 'Running'],
+  [{ running: true, sources: [{ ...SOURCE, trouble: { message: 'refused' } }] }, 'Failing'],
+])('shows in the list what the page of a pipeline shows', async (report, phase) => {
+  page(report, '/pipelines');
+  expect(await screen.findByRole('link', { name: 'plant' })).toBeVisible();
+  expect(await screen.findByText(phase)).toBeVisible();
 });

@@ -1,4 +1,4 @@
-import { Content, Label } from '@patternfly/react-core';
+import { Content } from '@patternfly/react-core';
 import { useParams } from 'react-router';
 import { PipelineKind } from '@/api/kinds';
 import { useResource } from '@/api/list';
@@ -8,10 +8,10 @@ import { Code } from '@/ui/Code';
 import { DataTable, type Column } from '@/ui/DataTable';
 import { DetailCard, DetailPage } from '@/ui/DetailPage';
 import { Name } from '@/ui/Name';
-import { PhaseLabel } from '@/ui/States';
 import { yamlOf } from '@/ui/preview';
+import { PipelinePhase, runningState } from './PipelinePhase';
 import { PipelineState } from './PipelineState';
-import { failuresOf, usePipelineReport } from './report';
+import { usePipelineReport } from './report';
 
 type Source = Pipeline['spec']['sources'][number];
 type Detector = NonNullable<Pipeline['spec']['detectors']>[number];
@@ -37,38 +37,22 @@ const DETECTORS: Column<Detector>[] = [
   },
 ];
 
-function RunningLabel({ isFailing }: { isFailing: boolean }) {
-  return (
-    <Label isCompact variant="outline" status={isFailing ? 'danger' : 'success'}>
-      {isFailing ? 'Failing' : 'Running'}
-    </Label>
-  );
-}
-
 /** One declared pipeline: what it reads and detects, and how to run it. */
 export function PipelinePage() {
   const { namespace = '', pipeline: name = '' } = useParams();
   const found = useResource<Pipeline>(PipelineKind, namespace, name);
   const report = usePipelineReport(namespace, name);
-  // The platform runs no pipelines, so the phase is always Pending: a report says more.
-  const reported = report.isSuccess && report.data.report.running ? report.data.report : undefined;
   return (
     <DetailPage
       found={found}
       title={name}
-      labels={({ status }) =>
-        reported ? (
-          <RunningLabel isFailing={failuresOf(reported).length > 0} />
-        ) : (
-          <PhaseLabel phase={status?.phase} isReady={status?.isReady ?? false} />
-        )
-      }
+      labels={(pipeline) => <PipelinePhase pipeline={pipeline} />}
       subtitle={() => `Pipeline · namespace ${namespace}`}
       crumbs={[{ title: 'Pipelines', to: '/pipelines' }, { title: name }]}
     >
       {(pipeline) => (
         <>
-          {reported ? null : <Conditions of={pipeline.status?.conditions} />}
+          {runningState(report) ? null : <Conditions of={pipeline.status?.conditions} />}
           <PipelineState namespace={namespace} name={name} found={report} />
           <DetailCard title="Sources">
             <DataTable

@@ -1,6 +1,6 @@
-import { Alert, Content, Form, Stack, StackItem, Title } from '@patternfly/react-core';
+import { Content, Form, Stack, StackItem, Title } from '@patternfly/react-core';
 import { useQueryClient } from '@tanstack/react-query';
-import { useMemo, useState } from 'react';
+import { useMemo } from 'react';
 import { useNavigate } from 'react-router';
 import { AddressSpaceKind, SchemaKind } from '@/api/kinds';
 import { useAll } from '@/api/list';
@@ -8,12 +8,15 @@ import type { AddressSpace, AddressSpaceSchema } from '@/api/types';
 import { create, useDryRun } from '@/api/write';
 import { useNotify } from '@/app/notices';
 import { useSession } from '@/app/session';
+import { CheckedStep } from '@/ui/CheckedForm';
 import { Choices } from '@/ui/Choices';
 import { CodeTabs } from '@/ui/Code';
+import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
 import { Facts } from '@/ui/Facts';
-import { ActionError, Failure, Loading } from '@/ui/States';
+import { Failure, Loading } from '@/ui/States';
 import { WizardPage } from '@/ui/WizardPage';
-import { FaultsProvider, SelectField, TextField, faultOf } from '@/ui/fields';
+import { useDraft, type DraftPaths } from '@/ui/draft';
+import { faultOf } from '@/ui/fields';
 import { previewsOf, pruned } from '@/ui/preview';
 import { EndpointFields, endpointDocument, type EndpointDraft } from './EndpointFields';
 import { spacePath } from './paths';
@@ -27,6 +30,12 @@ interface Draft {
   service: string;
   endpoints: EndpointDraft[];
 }
+
+const PATHS: DraftPaths<Draft> = {
+  namespace: ['metadata.namespace'],
+  name: ['metadata.name'],
+  service: ['spec.authenticationService'],
+};
 
 type Schema = AddressSpaceSchema['spec'];
 
@@ -60,36 +69,42 @@ interface PartProps {
   schemas: Map<string, Schema>;
 }
 
+const BASIC_FIELDS = ['metadata.'];
+const ACCESS_FIELDS = ['spec.authenticationService', 'spec.endpoints'];
+
+function names(own: readonly string[]): FieldSpec<Draft>[] {
+  return [
+    {
+      kind: 'text',
+      field: 'namespace',
+      label: 'Namespace',
+      path: 'metadata.namespace',
+      isRequired: true,
+      isWide: true,
+      hint:
+        own.length > 0
+          ? `Yours: ${own.slice(0, 6).join(', ')}. A new name makes a new namespace, if you have the right.`
+          : undefined,
+    },
+    {
+      kind: 'text',
+      field: 'name',
+      label: 'Name',
+      path: 'metadata.name',
+      isRequired: true,
+      isWide: true,
+      autoFocus: true,
+      hint: 'Lower-case letters, digits and hyphens. Clients name the space as NAME.NAMESPACE.',
+    },
+  ];
+}
+
 function Basics({ draft, set, schemas }: PartProps) {
   const { may } = useSession();
   const own = may.namespaces.filter((one) => !one.startsWith('enmasse-'));
   return (
     <Form>
-      <TextField
-        label="Namespace"
-        path="metadata.namespace"
-        value={draft.namespace}
-        onChange={(namespace) => {
-          set({ namespace });
-        }}
-        isRequired
-        hint={
-          own.length > 0
-            ? `Yours: ${own.slice(0, 6).join(', ')}. A new name makes a new namespace, if you have the right.`
-            : undefined
-        }
-      />
-      <TextField
-        label="Name"
-        path="metadata.name"
-        value={draft.name}
-        onChange={(name) => {
-          set({ name });
-        }}
-        isRequired
-        autoFocus
-        hint="Lower-case letters, digits and hyphens. Clients name the space as NAME.NAMESPACE."
-      />
+      <DraftFields draft={draft} set={set} of={names(own)} />
       <Title headingLevel="h3" size="md">
         Type
       </Title>
@@ -140,27 +155,35 @@ function Plan({ draft, set, schemas }: PartProps) {
   );
 }
 
+function services(names: readonly string[]): FieldSpec<Draft>[] {
+  return [
+    {
+      kind: 'select',
+      field: 'service',
+      label: 'Authentication service',
+      path: 'spec.authenticationService',
+      isWide: true,
+      options: [
+        { value: '', title: 'The default of the platform' },
+        ...names.map((name) => ({ value: name, title: name })),
+      ],
+      hint: (
+        <>
+          Who may connect. <code>none</code> admits every client; <code>standard</code> requires a user of the
+          space.
+        </>
+      ),
+    },
+  ];
+}
+
 function Access({ draft, set, schemas }: PartProps) {
-  const services = schemas.get(draft.type)?.authenticationServices ?? [];
   return (
     <Form>
-      <SelectField
-        label="Authentication service"
-        path="spec.authenticationService"
-        value={draft.service}
-        onChange={(service) => {
-          set({ service });
-        }}
-        options={[
-          { value: '', title: 'The default of the platform' },
-          ...services.map((name) => ({ value: name, title: name })),
-        ]}
-        hint={
-          <>
-            Who may connect. <code>none</code> admits every client; <code>standard</code> requires a user of
-            the space.
-          </>
-        }
+      <DraftFields
+        draft={draft}
+        set={set}
+        of={services(schemas.get(draft.type)?.authenticationServices ?? [])}
       />
       <EndpointFields
         endpoints={draft.endpoints}
@@ -203,15 +226,17 @@ export function CreateSpacePage() {
     () => new Map((schemas.data ?? []).map((one) => [one.metadata.name, one.spec] as const)),
     [schemas.data],
   );
-  const [draft, setDraft] = useState<Draft>({
-    namespace: may.namespaces.find((one) => !one.startsWith('enmasse-')) ?? 'default',
-    name: '',
-    type: 'standard',
-    plan: '',
-    service: '',
-    endpoints: [],
-  });
-  const [touched, setTouched] = useState<ReadonlySet<string>>(new Set());
+  const { draft, set, touched } = useDraft<Draft>(
+    {
+      namespace: may.namespaces.find((one) => !one.startsWith('enmasse-')) ?? 'default',
+      name: '',
+      type: 'standard',
+      plan: '',
+      service: '',
+      endpoints: [],
+    },
+    PATHS,
+  );
   const plan = draft.plan || (byType.get(draft.type)?.plans?.[0]?.name ?? '');
   const complete = { ...draft, plan };
   const document = documentOf(complete);
@@ -219,13 +244,6 @@ export function CreateSpacePage() {
   const client = useQueryClient();
   const navigate = useNavigate();
   const notify = useNotify();
-  const set = (change: Partial<Draft>) => {
-    setDraft((before) => ({ ...before, ...change }));
-    setTouched((before) => {
-      const paths: Record<string, string> = { name: 'metadata.name', namespace: 'metadata.namespace' };
-      return new Set([...before, ...Object.keys(change).map((key) => paths[key] ?? `spec.${key}`)]);
-    });
-  };
   if (schemas.error) return <Failure error={schemas.error} retry={() => void schemas.refetch()} />;
   if (!schemas.data) return <Loading />;
   const part = { draft: complete, set, schemas: byType };
@@ -234,16 +252,6 @@ export function CreateSpacePage() {
     !faultOf(check.error, 'metadata.name') &&
     !faultOf(check.error, 'metadata.namespace');
   const isTaken = check.error?.reason === 'AlreadyExists';
-  const other = check.error && !isTaken && check.error.causes.length === 0 ? check.error : null;
-  const wrapped = (content: React.ReactNode) => (
-    <FaultsProvider value={{ error: check.error, touched }}>
-      <Stack hasGutter>
-        {isTaken ? <Alert isInline variant="warning" title={check.error?.message} /> : null}
-        {other ? <ActionError error={other} title="The platform would refuse this" /> : null}
-        <StackItem>{content}</StackItem>
-      </Stack>
-    </FaultsProvider>
-  );
   return (
     <WizardPage
       title="Create address space"
@@ -254,15 +262,41 @@ export function CreateSpacePage() {
         {
           id: 'basics',
           title: 'Name and type',
-          content: wrapped(<Basics {...part} />),
+          content: (
+            <CheckedStep check={check} onStep={BASIC_FIELDS} touched={touched}>
+              <Basics {...part} />
+            </CheckedStep>
+          ),
           isComplete: isNamed && !isTaken,
         },
-        { id: 'plan', title: 'Plan', content: wrapped(<Plan {...part} />), isComplete: plan !== '' },
-        { id: 'access', title: 'Access', content: wrapped(<Access {...part} />), isComplete: !check.error },
+        {
+          id: 'plan',
+          title: 'Plan',
+          content: (
+            <CheckedStep check={check}>
+              <Plan {...part} />
+            </CheckedStep>
+          ),
+          isComplete: plan !== '' && !faultOf(check.error, 'spec.plan'),
+        },
+        {
+          id: 'access',
+          title: 'Access',
+          content: (
+            <CheckedStep check={check} onStep={ACCESS_FIELDS} touched={touched}>
+              <Access {...part} />
+            </CheckedStep>
+          ),
+          isComplete: !check.error,
+        },
         {
           id: 'review',
           title: 'Review',
-          content: wrapped(<Review draft={complete} document={document} />),
+          content: (
+            <CheckedStep check={check}>
+              <Review draft={complete} document={document} />
+            </CheckedStep>
+          ),
           isComplete: !check.error,
         },
       ]}

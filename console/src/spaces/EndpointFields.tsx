@@ -1,17 +1,6 @@
-import {
-  Button,
-  Card,
-  CardBody,
-  CardHeader,
-  CardTitle,
-  Content,
-  Grid,
-  GridItem,
-  Stack,
-  StackItem,
-} from '@patternfly/react-core';
-import PlusIcon from '@patternfly/react-icons/dist/esm/icons/plus-circle-icon';
-import { SelectField, TextField } from '@/ui/fields';
+import { Content } from '@patternfly/react-core';
+import { CardList } from '@/ui/CardList';
+import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
 
 /** Endpoints of a space besides the built-in ones: a host name of its own, its certificate, an export. */
 
@@ -78,116 +67,43 @@ export function endpointDocument(draft: EndpointDraft) {
   };
 }
 
-interface OneProps {
-  draft: EndpointDraft;
-  index: number;
-  set: (change: Partial<EndpointDraft>) => void;
-  remove: () => void;
-}
-
-function OneEndpoint({ draft, index, set, remove }: OneProps) {
+function fieldsOf(draft: EndpointDraft, index: number): FieldSpec<EndpointDraft>[] {
   const path = `spec.endpoints[${String(index)}]`;
-  return (
-    <Card isCompact>
-      <CardHeader
-        actions={{
-          actions: (
-            <Button variant="link" isInline isDanger onClick={remove}>
-              Remove
-            </Button>
-          ),
-        }}
-      >
-        <CardTitle>Endpoint {draft.name || index + 1}</CardTitle>
-      </CardHeader>
-      <CardBody>
-        <Grid hasGutter md={6}>
-          <GridItem>
-            <TextField
-              label="Name"
-              path={`${path}.name`}
-              value={draft.name}
-              isRequired
-              onChange={(name) => {
-                set({ name });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <TextField
-              label="Host name"
-              path={`${path}.expose`}
-              value={draft.host}
-              placeholder="messages.example.com"
-              hint="DNS must resolve it to the platform. Clients of this host get this space."
-              onChange={(host) => {
-                set({ host });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <SelectField
-              label="Certificate"
-              path={`${path}.cert`}
-              value={draft.provider}
-              options={PROVIDERS}
-              onChange={(provider) => {
-                set({ provider });
-              }}
-            />
-          </GridItem>
-          <GridItem>
-            <SelectField
-              label="Export the settings to"
-              path={`${path}.exports`}
-              value={draft.exportKind}
-              options={EXPORTS}
-              onChange={(exportKind) => {
-                set({ exportKind });
-              }}
-            />
-          </GridItem>
-          {draft.provider === 'certBundle' ? (
-            <>
-              <GridItem>
-                <TextField
-                  label="Certificate chain (PEM)"
-                  rows={4}
-                  isCode
-                  value={draft.certificate}
-                  onChange={(certificate) => {
-                    set({ certificate });
-                  }}
-                />
-              </GridItem>
-              <GridItem>
-                <TextField
-                  label="Private key (PEM)"
-                  rows={4}
-                  isCode
-                  value={draft.key}
-                  onChange={(key) => {
-                    set({ key });
-                  }}
-                />
-              </GridItem>
-            </>
-          ) : null}
-          {draft.exportKind ? (
-            <GridItem>
-              <TextField
-                label={`Name of the ${draft.exportKind}`}
-                value={draft.exportName}
-                onChange={(exportName) => {
-                  set({ exportName });
-                }}
-              />
-            </GridItem>
-          ) : null}
-        </Grid>
-      </CardBody>
-    </Card>
-  );
+  const isOwn = draft.provider === 'certBundle';
+  return [
+    { kind: 'text', field: 'name', label: 'Name', path: `${path}.name`, isRequired: true },
+    {
+      kind: 'text',
+      field: 'host',
+      label: 'Host name',
+      path: `${path}.expose`,
+      placeholder: 'messages.example.com',
+      hint: 'DNS must resolve it to the platform. Clients of this host get this space.',
+    },
+    { kind: 'select', field: 'provider', label: 'Certificate', path: `${path}.cert`, options: PROVIDERS },
+    {
+      kind: 'select',
+      field: 'exportKind',
+      label: 'Export the settings to',
+      path: `${path}.exports`,
+      options: EXPORTS,
+    },
+    {
+      kind: 'text',
+      field: 'certificate',
+      label: 'Certificate chain (PEM)',
+      rows: 4,
+      isCode: true,
+      isShown: isOwn,
+    },
+    { kind: 'text', field: 'key', label: 'Private key (PEM)', rows: 4, isCode: true, isShown: isOwn },
+    {
+      kind: 'text',
+      field: 'exportName',
+      label: `Name of the ${draft.exportKind}`,
+      isShown: draft.exportKind !== '',
+    },
+  ];
 }
 
 export interface EndpointFieldsProps {
@@ -197,39 +113,19 @@ export interface EndpointFieldsProps {
 
 export function EndpointFields({ endpoints, onChange }: EndpointFieldsProps) {
   return (
-    <Stack hasGutter>
-      <StackItem>
-        <Content component="p">
-          Clients can use every listener of the platform without an endpoint. Add one for a host name or a
-          certificate of your own.
-        </Content>
-      </StackItem>
-      {endpoints.map((draft, index) => (
-        <StackItem key={index}>
-          <OneEndpoint
-            draft={draft}
-            index={index}
-            set={(change) => {
-              onChange(endpoints.map((one, at) => (at === index ? { ...one, ...change } : one)));
-            }}
-            remove={() => {
-              onChange(endpoints.filter((_one, at) => at !== index));
-            }}
-          />
-        </StackItem>
-      ))}
-      <StackItem>
-        <Button
-          variant="link"
-          isInline
-          icon={<PlusIcon />}
-          onClick={() => {
-            onChange([...endpoints, { ...NEW, name: `endpoint-${String(endpoints.length + 1)}` }]);
-          }}
-        >
-          Add an endpoint
-        </Button>
-      </StackItem>
-    </Stack>
+    <>
+      <Content component="p">
+        Clients can use every listener of the platform without an endpoint. Add one for a host name or a
+        certificate of your own.
+      </Content>
+      <CardList
+        items={endpoints}
+        onChange={onChange}
+        titleOf={(draft, index) => `Endpoint ${draft.name || String(index + 1)}`}
+        addTitle="Add an endpoint"
+        newItem={(index) => ({ ...NEW, name: `endpoint-${String(index + 1)}` })}
+        fields={(draft, index, set) => <DraftFields draft={draft} set={set} of={fieldsOf(draft, index)} />}
+      />
+    </>
   );
 }

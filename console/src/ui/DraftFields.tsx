@@ -9,6 +9,7 @@ import {
   SwitchField,
   TextField,
   type Option,
+  type TextFieldProps,
 } from './fields';
 
 /** Fields of a form as a list: each names the member of the draft that it edits. */
@@ -19,13 +20,19 @@ interface Common<Draft> {
   /** The path in the document, for what the platform says of it. */
   path?: string;
   hint?: ReactNode;
+  isRequired?: boolean;
+  /** Whether it has a line of its own; a switch always has. */
+  isWide?: boolean;
   /** Absent: the field is shown. */
   isShown?: boolean;
 }
 
+type TextOptions = Pick<TextFieldProps, 'placeholder' | 'isDisabled' | 'autoFocus' | 'rows' | 'isCode'>;
+
 export type FieldSpec<Draft> = Common<Draft> &
   (
-    | { kind: 'text' | 'duration' | 'size' | 'switch' }
+    | ({ kind: 'text' } & TextOptions)
+    | { kind: 'duration' | 'size' | 'switch' }
     | { kind: 'number'; min?: number; max?: number }
     | { kind: 'select'; options: readonly Option[] }
   );
@@ -41,16 +48,18 @@ function Field<Draft>({
   draft,
   set,
 }: { spec: FieldSpec<Draft> } & Omit<DraftFieldsProps<Draft>, 'of'>) {
-  const { label, hint } = spec;
-  const common = { label, hint, ...(spec.path ? { path: spec.path } : {}) };
+  const { label, hint, isRequired = false } = spec;
+  const common = { label, hint, isRequired, ...(spec.path ? { path: spec.path } : {}) };
   // The kind of a field is that of the member, which the list states once.
   const value = draft[spec.field];
   const onChange = (next: unknown) => {
     set({ [spec.field]: next } as Partial<Draft>);
   };
   switch (spec.kind) {
-    case 'text':
-      return <TextField {...common} value={value as string} onChange={onChange} />;
+    case 'text': {
+      const { kind: _kind, field: _field, isWide: _isWide, isShown: _isShown, ...text } = spec;
+      return <TextField {...text} {...common} value={value as string} onChange={onChange} />;
+    }
     case 'switch':
       return <SwitchField {...common} value={value as boolean} onChange={onChange} />;
     case 'select':
@@ -87,7 +96,7 @@ export function DraftFields<Draft>({ draft, set, of }: DraftFieldsProps<Draft>) 
           <GridItem
             key={String(spec.field)}
             span={12}
-            {...(spec.kind === 'switch' ? {} : { md: 6 as const })}
+            {...(spec.kind === 'switch' || spec.isWide ? {} : { md: 6 as const })}
           >
             <Field spec={spec} draft={draft} set={set} />
           </GridItem>

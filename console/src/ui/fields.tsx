@@ -23,7 +23,7 @@ import type { ApiError } from '@/api/errors';
 
 export interface FormFaults {
   error: ApiError | null;
-  /** Paths that the person has filled in; the others are not marked before the end. */
+  /** Paths that the person has filled in, with what is below them; the others are not marked before the end. */
   touched: ReadonlySet<string> | 'all';
 }
 
@@ -42,7 +42,7 @@ export function faultOf(error: ApiError | null, path: string | undefined): strin
 
 function useFault(path: string | undefined): string | undefined {
   const { error, touched } = useContext(Faults);
-  if (path && touched !== 'all' && !touched.has(path)) return undefined;
+  if (path && touched !== 'all' && ![...touched].some((one) => covers(one, path))) return undefined;
   return faultOf(error, path);
 }
 

@@ -1,23 +1,15 @@
 import {
-  ActionGroup,
   Button,
-  Card,
-  CardBody,
-  CardHeader,
-  CardTitle,
   Content,
   Flex,
   FlexItem,
-  Form,
   FormGroup,
   FormSection,
   PageSection,
   Stack,
   StackItem,
 } from '@patternfly/react-core';
-import PlusIcon from '@patternfly/react-icons/dist/esm/icons/plus-circle-icon';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { useNavigate, useParams } from 'react-router';
 import { UserKind } from '@/api/kinds';
 import { useResource } from '@/api/list';
@@ -25,10 +17,14 @@ import type { MessagingUser } from '@/api/types';
 import { create, patch, useDryRun } from '@/api/write';
 import { useNotify } from '@/app/notices';
 import { spacePath } from '@/spaces/paths';
+import { CardList } from '@/ui/CardList';
+import { SaveForm } from '@/ui/CheckedForm';
 import { CodeTabs } from '@/ui/Code';
+import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
 import { Page } from '@/ui/Page';
-import { ActionError, Failure, Loading } from '@/ui/States';
-import { CheckField, FaultsProvider, SelectField, TextField } from '@/ui/fields';
+import { Failure, Loading } from '@/ui/States';
+import { useDraft, type DraftPaths } from '@/ui/draft';
+import { CheckField } from '@/ui/fields';
 import { previewsOf } from '@/ui/preview';
 import { userPath } from './UserListPage';
 import {
@@ -42,75 +38,114 @@ import {
   type UserDraft,
 } from './userDraft';
 
-function RightFields({
-  right,
-  index,
-  set,
-  remove,
-}: {
+function addressesOf(index: number): FieldSpec<RightDraft>[] {
+  return [
+    {
+      kind: 'text',
+      field: 'addresses',
+      label: 'Addresses',
+      path: `spec.authorization[${String(index)}].addresses`,
+      rows: 3,
+      isCode: true,
+      isWide: true,
+      placeholder: 'all addresses',
+      hint: 'One name or pattern a line: * or + is one level, # any number, ord* a prefix. Empty: all addresses.',
+    },
+  ];
+}
+
+interface RightProps {
   right: RightDraft;
   index: number;
   set: (change: Partial<RightDraft>) => void;
-  remove: () => void;
-}) {
+}
+
+function RightFields({ right, index, set }: RightProps) {
   return (
-    <Card isCompact>
-      <CardHeader
-        actions={{
-          actions: (
-            <Button variant="link" isInline isDanger onClick={remove}>
-              Remove
-            </Button>
-          ),
-        }}
-      >
-        <CardTitle>Right {index + 1}</CardTitle>
-      </CardHeader>
-      <CardBody>
-        <Stack hasGutter>
-          <StackItem>
-            <FormGroup label="May" role="group">
-              <Flex>
-                {OPERATIONS.map((operation) => (
-                  <FlexItem key={operation}>
-                    <CheckField
-                      label={operation}
-                      value={right.operations.includes(operation)}
-                      onChange={(isGiven) => {
-                        set({
-                          operations: OPERATIONS.filter((one) =>
-                            one === operation ? isGiven : right.operations.includes(one),
-                          ),
-                        });
-                      }}
-                    />
-                  </FlexItem>
-                ))}
-              </Flex>
-            </FormGroup>
-            <Content component="small">
-              {right.operations.map((one) => OPERATION_TEXTS[one]).join('. ')}
-            </Content>
-          </StackItem>
-          <StackItem>
-            <TextField
-              label="Addresses"
-              path={`spec.authorization[${String(index)}].addresses`}
-              rows={3}
-              isCode
-              placeholder="all addresses"
-              value={right.addresses}
-              onChange={(addresses) => {
-                set({ addresses });
-              }}
-              hint="One name or pattern a line: * or + is one level, # any number, ord* a prefix. Empty: all addresses."
-            />
-          </StackItem>
-        </Stack>
-      </CardBody>
-    </Card>
+    <Stack hasGutter>
+      <StackItem>
+        <FormGroup label="May" role="group">
+          <Flex>
+            {OPERATIONS.map((operation) => (
+              <FlexItem key={operation}>
+                <CheckField
+                  label={operation}
+                  value={right.operations.includes(operation)}
+                  onChange={(isGiven) => {
+                    set({
+                      operations: OPERATIONS.filter((one) =>
+                        one === operation ? isGiven : right.operations.includes(one),
+                      ),
+                    });
+                  }}
+                />
+              </FlexItem>
+            ))}
+          </Flex>
+        </FormGroup>
+        <Content component="small">{right.operations.map((one) => OPERATION_TEXTS[one]).join('. ')}</Content>
+      </StackItem>
+      <StackItem>
+        <DraftFields draft={right} set={set} of={addressesOf(index)} />
+      </StackItem>
+    </Stack>
   );
 }
+
+function loginFields({ type }: UserDraft, isNew: boolean): FieldSpec<UserDraft>[] {
+  const hasPassword = type === 'password';
+  return [
+    {
+      kind: 'text',
+      field: 'username',
+      label: 'User name',
+      path: 'spec.username',
+      isRequired: true,
+      autoFocus: isNew,
+      isDisabled: !isNew,
+    },
+    {
+      kind: 'select',
+      field: 'type',
+      label: 'Login by',
+      path: 'spec.authentication.type',
+      options: [
+        { value: 'password', title: 'password' },
+        { value: 'federated', title: 'token or client certificate (no password)' },
+      ],
+    },
+    {
+      kind: 'text',
+      field: 'password',
+      label: isNew ? 'Password' : 'New password',
+      path: 'spec.authentication.password',
+      isShown: hasPassword,
+      hint: isNew
+        ? 'Shown here only: the platform keeps a verifier and never the password.'
+        : 'Empty: the password stays as it is.',
+    },
+    {
+      kind: 'text',
+      field: 'secret',
+      label: 'Or the Secret that has it',
+      path: 'spec.authentication.passwordSecret',
+      isShown: hasPassword,
+      hint: (
+        <>
+          Name of a Secret of the namespace with the key <code>password</code>. Its changes apply at once.
+        </>
+      ),
+    },
+  ];
+}
+
+const LOGIN_PATHS = ['spec.authentication.password', 'spec.authentication.passwordSecret'];
+const PATHS: DraftPaths<UserDraft> = {
+  type: LOGIN_PATHS,
+  password: LOGIN_PATHS,
+  secret: LOGIN_PATHS,
+  rights: [...LOGIN_PATHS, 'spec.authorization'],
+};
 
 interface FormProps {
   namespace: string;
@@ -118,78 +153,11 @@ interface FormProps {
   existing: MessagingUser | null;
 }
 
-function Login({
-  draft,
-  set,
-  isNew,
-}: {
-  draft: UserDraft;
-  set: (change: Partial<UserDraft>) => void;
-  isNew: boolean;
-}) {
-  return (
-    <FormSection title="Login">
-      <SelectField
-        label="By"
-        path="spec.authentication.type"
-        value={draft.type}
-        onChange={(type) => {
-          set({ type });
-        }}
-        options={[
-          { value: 'password', title: 'password' },
-          { value: 'federated', title: 'token or client certificate (no password)' },
-        ]}
-      />
-      {draft.type === 'password' ? (
-        <>
-          <TextField
-            label={isNew ? 'Password' : 'New password'}
-            path="spec.authentication.password"
-            value={draft.password}
-            onChange={(password) => {
-              set({ password });
-            }}
-            hint={
-              isNew
-                ? 'Shown here only: the platform keeps a verifier and never the password.'
-                : 'Empty: the password stays as it is.'
-            }
-          />
-          <div>
-            <Button
-              variant="link"
-              isInline
-              onClick={() => {
-                set({ password: newPassword(), secret: '' });
-              }}
-            >
-              Make one that cannot be guessed
-            </Button>
-          </div>
-          <TextField
-            label="Or the Secret that has it"
-            path="spec.authentication.passwordSecret"
-            value={draft.secret}
-            onChange={(secret) => {
-              set({ secret });
-            }}
-            hint={
-              <>
-                Name of a Secret of the namespace with the key <code>password</code>. Its changes apply at
-                once.
-              </>
-            }
-          />
-        </>
-      ) : null}
-    </FormSection>
-  );
-}
-
 function UserForm({ namespace, space, existing }: FormProps) {
-  const [draft, setDraft] = useState<UserDraft>(() => (existing ? userDraftOf(existing) : NEW_USER));
-  const [touched, setTouched] = useState<ReadonlySet<string> | 'all'>(new Set());
+  const { draft, set, touched, touchAll } = useDraft<UserDraft>(
+    () => (existing ? userDraftOf(existing) : NEW_USER),
+    PATHS,
+  );
   const document = userDocument(draft, namespace, space);
   const isNew = existing === null;
   const check = useDryRun(UserKind, isNew && draft.username ? document : null);
@@ -211,22 +179,6 @@ function UserForm({ namespace, space, existing }: FormProps) {
       void navigate(userPath(namespace, space, existing?.metadata.name ?? document.metadata.name));
     },
   });
-  const set = (part: Partial<UserDraft>) => {
-    setDraft((before) => ({ ...before, ...part }));
-    setTouched((before) =>
-      before === 'all'
-        ? before
-        : new Set([
-            ...before,
-            ...('username' in part
-              ? ['spec.username']
-              : ['spec.authentication.password', 'spec.authentication.passwordSecret']),
-          ]),
-    );
-  };
-  const setRight = (index: number, part: Partial<RightDraft>) => {
-    set({ rights: draft.rights.map((one, at) => (at === index ? { ...one, ...part } : one)) });
-  };
   const shown = {
     ...document,
     spec: {
@@ -237,82 +189,50 @@ function UserForm({ namespace, space, existing }: FormProps) {
       },
     },
   };
+  const back = existing
+    ? userPath(namespace, space, existing.metadata.name)
+    : spacePath(namespace, space, 'users');
   return (
-    <FaultsProvider value={{ error: check.error, touched }}>
-      <Form
-        isWidthLimited
-        onSubmit={(event) => {
-          event.preventDefault();
-          setTouched('all');
-          save.mutate();
-        }}
-      >
-        <TextField
-          label="User name"
-          path="spec.username"
-          value={draft.username}
-          isRequired
-          autoFocus={isNew}
-          isDisabled={!isNew}
-          onChange={(username) => {
-            set({ username });
-          }}
-        />
-        <Login draft={draft} set={set} isNew={isNew} />
-        <FormSection title="Rights">
-          {draft.rights.map((right, index) => (
-            <RightFields
-              key={index}
-              right={right}
-              index={index}
-              set={(part) => {
-                setRight(index, part);
-              }}
-              remove={() => {
-                set({ rights: draft.rights.filter((_one, at) => at !== index) });
-              }}
-            />
-          ))}
+    <SaveForm
+      isWidthLimited
+      check={check}
+      save={save}
+      isReady={draft.username !== '' && (!isNew || check.isAccepted)}
+      action={isNew ? 'Create' : 'Save'}
+      leave={{ title: 'Cancel', run: () => void navigate(back) }}
+      touched={touched}
+      onSubmit={touchAll}
+    >
+      <FormSection title="Login">
+        <DraftFields draft={draft} set={set} of={loginFields(draft, isNew)} />
+        {draft.type === 'password' ? (
           <div>
             <Button
               variant="link"
               isInline
-              icon={<PlusIcon />}
               onClick={() => {
-                set({ rights: [...draft.rights, { addresses: '', operations: ['recv'] }] });
+                set({ password: newPassword(), secret: '' });
               }}
             >
-              Add a right
+              Make a password that cannot be guessed
             </Button>
           </div>
-        </FormSection>
-        {(save.error ?? (check.error && check.error.causes.length === 0 ? check.error : null)) ? (
-          <ActionError error={save.error ?? check.error} title="The platform refuses this" />
         ) : null}
-        {isNew ? <CodeTabs label="Forms of the document" choices={previewsOf(shown)} /> : null}
-        <ActionGroup>
-          <Button
-            type="submit"
-            isDisabled={draft.username === '' || save.isPending || (isNew && !check.isAccepted)}
-            isLoading={save.isPending}
-          >
-            {isNew ? 'Create' : 'Save'}
-          </Button>
-          <Button
-            variant="link"
-            onClick={() =>
-              void navigate(
-                existing
-                  ? userPath(namespace, space, existing.metadata.name)
-                  : spacePath(namespace, space, 'users'),
-              )
-            }
-          >
-            Cancel
-          </Button>
-        </ActionGroup>
-      </Form>
-    </FaultsProvider>
+      </FormSection>
+      <FormSection title="Rights">
+        <CardList
+          items={draft.rights}
+          onChange={(rights) => {
+            set({ rights });
+          }}
+          titleOf={(_right, index) => `Right ${String(index + 1)}`}
+          addTitle="Add a right"
+          newItem={(): RightDraft => ({ addresses: '', operations: ['recv'] })}
+          fields={(right, index, setRight) => <RightFields right={right} index={index} set={setRight} />}
+        />
+      </FormSection>
+      {isNew ? <CodeTabs label="Forms of the document" choices={previewsOf(shown)} /> : null}
+    </SaveForm>
   );
 }
 

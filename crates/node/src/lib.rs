@@ -62,5 +62,5 @@ pub use logins::{LoginAnswer, LoginQuestion};
 pub use manage::{ExaminedMessageLine, ManageRequest, Managed, Verb};
 pub use node::Node;
 pub use sessions::{SessionKind, SessionLine, SessionName, SubscriptionLine, WillLine};
-pub use stats::{AddressLine, ConnectionLine, JournalLine, LinkLine, NodeStats, SpaceLine, WorkerStats};
+pub use stats::{AddressLine, ConnectionLine, JournalLine, LinkLine, NodeStats, OutcomesLine, SpaceLine, WorkerStats};
 pub use web_access::WebRules;

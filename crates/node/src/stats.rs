@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use enmasse_amqp::connection::OutcomeCounts;
 use enmasse_journal::log::{LogStats, Unnamed};
 use enmasse_journal::queue::{Cause, QueueStats};
 use enmasse_router::core::{AddressKey, AddressStats};
@@ -301,6 +302,28 @@ pub struct LinkLine {
     pub deliveries: u32,
     /// deliveries without an outcome
     pub unsettled: u32,
+    /// outcomes of its deliveries since its attach; `None` for MQTT, which has no outcomes
+    pub outcomes: Option<OutcomesLine>,
+}
+
+/// Outcomes of the deliveries of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OutcomesLine {
+    /// accepted
+    pub accepted: u32,
+    /// rejected
+    pub rejected: u32,
+    /// released
+    pub released: u32,
+    /// modified
+    pub modified: u32,
+}
+
+impl From<OutcomeCounts> for OutcomesLine {
+    fn from(counts: OutcomeCounts) -> Self {
+        let OutcomeCounts { accepted, rejected, released, modified } = counts;
+        Self { accepted, rejected, released, modified }
+    }
 }
 
 /// The links of a worker, with the keys of their addresses.

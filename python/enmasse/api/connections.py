@@ -274,6 +274,7 @@ def _link(one: LinkStatistics, connection: Connection, names: dict[str, str]) ->
         "credit": one.credit,
         "unsettled": one.unsettled,
         "deliveries": one.deliveries,
+        "outcomes": one.outcomes._asdict() if one.outcomes is not None else None,
     }
     return {member: value for member, value in shown.items() if value is not None}
 

@@ -17,6 +17,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start that never go back, for intervals."""
 
+    def thread_s(self) -> float:
+        """Return the processor time of the calling thread, in seconds from an arbitrary start."""
+
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`."""
 
@@ -31,6 +34,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return seconds that never go back."""
         return time.monotonic()
+
+    def thread_s(self) -> float:
+        """Return the processor time of the calling thread."""
+        return time.thread_time()
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`."""

@@ -22,6 +22,7 @@ from enmasse.engines.protocol import (
     Connection,
     Failure,
     JournalStatistics,
+    LinkOutcomes,
     LinkStatistics,
     MqttSession,
     MqttSubscription,
@@ -347,12 +348,14 @@ class NativeEngine:
         return event if unwritten is None else event | {"unwritten": unwritten}
 
     def _observe(self) -> Observed:
+        begun_s = self._clock.thread_s()
         stats = self._node.stats()
         now_ms = self._clock.now().timestamp() * 1000
         journal = stats["journal"]
+        addresses = [_statistics(line, now_ms) for line in stats["addresses"]]
         return Observed(
             connections=stats["connections"],
-            addresses=[_statistics(line, now_ms) for line in stats["addresses"]],
+            addresses=addresses,
             workers=[
                 WorkerStatistics(*(line[name] for name in _WORKER_MEMBERS))
                 for line in stats["workers"]
@@ -364,6 +367,7 @@ class NativeEngine:
             if journal
             else None,
             canary=self._canary.statistics,
+            cost_s=self._clock.thread_s() - begun_s,
         )
 
     async def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -455,7 +459,12 @@ def _no_connection(connection: int) -> Missing:
 
 
 def _link(line: dict[str, Any]) -> LinkStatistics:
-    return LinkStatistics(**{**line, "addresses": tuple(line["addresses"])})
+    outcomes = line["outcomes"]
+    members = line | {
+        "addresses": tuple(line["addresses"]),
+        "outcomes": LinkOutcomes(**outcomes) if outcomes is not None else None,
+    }
+    return LinkStatistics(**members)
 
 
 def _named(name: SessionName) -> dict[str, Any]:

@@ -168,6 +168,17 @@ class Connection(NamedTuple):
     """Name and version of the client's software, as the client states them."""
 
 
+class LinkOutcomes(NamedTuple):
+    """Outcomes of the deliveries of a link: the client's own if it receives, else those that it was
+    sent. Deliveries that were settled when they were sent have none.
+    """
+
+    accepted: int = 0
+    rejected: int = 0
+    released: int = 0
+    modified: int = 0
+
+
 class LinkStatistics(NamedTuple):
     """One link of a client, with values since its attach. `credit` is what its sender may send now,
     `unsettled` the deliveries without an outcome.
@@ -184,6 +195,8 @@ class LinkStatistics(NamedTuple):
     credit: int = 0
     deliveries: int = 0
     unsettled: int = 0
+    outcomes: LinkOutcomes | None = None
+    """None for MQTT, which has no outcomes."""
 
 
 class MqttSubscription(NamedTuple):
@@ -312,6 +325,9 @@ class Observed(NamedTuple):
 
     canary: CanaryStatistics | None = None
     """None: the engine has no canary."""
+
+    cost_s: float = 0.0
+    """Processor time that the observation took in Python."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from asgi_platform import ADDRESSES, SPACES, Served, bearer, body
 from doubles import TestClock, queue, space
-from enmasse.api.monitoring.samples import COST_FACTOR, FRESH_S, Samples
+from enmasse.api.monitoring.samples import COST_FACTOR, FRESH_S, WINDOW_MAX_S, Samples
 from enmasse.engines import AddressStatistics, Observed, SpaceStatistics
 from fake_engine import FakeEngine
 
@@ -134,17 +134,20 @@ async def test_the_overview_says_what_is_not_ready(busy: Served) -> None:
 
 
 class Slow(FakeEngine):
-    """An engine whose statistics take a while."""
+    """An engine whose statistics take a while, and some of a processor."""
 
-    def __init__(self, clock: TestClock, seconds: float) -> None:
+    def __init__(self, clock: TestClock, seconds: float, cost_s: float = 0.0) -> None:
         super().__init__()
-        self.clock, self.seconds, self.observed = clock, seconds, 0
+        self.clock, self.seconds, self.cost_s, self.observed = clock, seconds, cost_s, 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def observe(self) -> Observed:
         self.observed += 1
         self.clock.advance(self.seconds)
+        await self.may_answer.wait()
         await asyncio.sleep(0)
-        return Observed(0, [])
+        return Observed(0, [], cost_s=self.cost_s)
 
 
 async def test_concurrent_readers_share_one_sampling() -> None:
@@ -155,14 +158,55 @@ async def test_concurrent_readers_share_one_sampling() -> None:
     assert engine.observed == 2, "two readings make the first window"
 
 
+async def test_readers_of_a_sample_that_took_long_share_it() -> None:
+    engine = Slow(TestClock(), 2 * FRESH_S)
+    samples = Samples(engine, engine.clock)
+    found = await asyncio.gather(*(samples.latest() for _ in range(100)))
+    assert len({one.number for one in found}) == 1
+    assert engine.observed == 2
+
+
 async def test_expensive_samples_are_taken_less_often() -> None:
-    engine = Slow(TestClock(), 1.0)
+    engine = Slow(TestClock(), 1.0, cost_s=1.0)
     samples = Samples(engine, engine.clock)
     first = await samples.latest()
     engine.clock.advance(FRESH_S + 1)
     assert await samples.latest() is first
     engine.clock.advance(COST_FACTOR)
     assert await samples.latest() is not first
+
+
+async def test_samples_of_a_busy_machine_are_taken_as_often_as_others() -> None:
+    engine = Slow(TestClock(), 1.0, cost_s=0.1)
+    samples = Samples(engine, engine.clock)
+    first = await samples.latest()
+    engine.clock.advance(FRESH_S + 0.01)
+    assert await samples.latest() is not first
+
+
+async def test_work_of_the_event_loop_is_part_of_the_cost_of_a_sample() -> None:
+    engine = Slow(TestClock(), 0.0, cost_s=0.5)
+    moments = iter((0.0, 0.0, 1.0, 2.5))
+    engine.clock.thread_s = lambda: next(moments)  # type: ignore[method-assign]
+    sample = await Samples(engine, engine.clock).latest()
+    assert sample.now.cost_s == 2.0
+
+
+async def test_a_list_does_not_wait_for_a_slow_sample() -> None:
+    engine = Slow(TestClock(), 0.0)
+    samples = Samples(engine, engine.clock)
+    first = await samples.recent()
+    engine.clock.advance(FRESH_S + 1)
+    engine.may_answer.clear()
+    assert await samples.recent() is first
+    assert await samples.recent() is first
+    assert engine.observed == 3, "one renewal for both"
+    engine.may_answer.set()
+    second = await samples.latest()
+    assert second.number == first.number + 1
+    assert await samples.recent() is second
+    engine.clock.advance(WINDOW_MAX_S + 1)
+    assert (await samples.recent()).number == second.number + 1, "it waits rather than show this"
 
 
 async def test_an_outdated_sample_is_no_start_of_a_window() -> None:

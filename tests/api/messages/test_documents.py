@@ -22,6 +22,7 @@ def test_the_encoding_decides_the_body() -> None:
     )
     assert message(body={"a": [1, None]}, encoding="json").body == Data((b'{"a":[1,null]}',))
     assert message(body={"a": 1}, encoding="value").body == Value({"a": 1})
+    assert message(body="ü", encoding="data").body == Data(("ü".encode(),))
     assert message(body="AAE=", encoding="base64").body == Data((b"\x00\x01",))
     assert message().body == Value("")
 

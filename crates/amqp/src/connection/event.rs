@@ -296,6 +296,32 @@ pub struct AttachReply {
     pub unsettled: Option<Vec<(Vec<u8>, Option<DeliveryState>)>>,
 }
 
+/// Outcomes of the deliveries of a link since its attach, by kind (3.4). They wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutcomeCounts {
+    /// accepted
+    pub accepted: u32,
+    /// rejected
+    pub rejected: u32,
+    /// released
+    pub released: u32,
+    /// modified
+    pub modified: u32,
+}
+
+impl OutcomeCounts {
+    #[inline]
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
+        let count = match outcome {
+            Outcome::Accepted => &mut self.accepted,
+            Outcome::Rejected(_) => &mut self.rejected,
+            Outcome::Released => &mut self.released,
+            Outcome::Modified(_) => &mut self.modified,
+        };
+        *count = count.wrapping_add(1);
+    }
+}
+
 /// The state of a link, for management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSummary<'a> {
@@ -307,4 +333,6 @@ pub struct LinkSummary<'a> {
     pub deliveries: u32,
     /// sending link: deliveries without an outcome
     pub unsettled: u32,
+    /// outcomes of its deliveries; `None`: they are not counted
+    pub outcomes: Option<OutcomeCounts>,
 }

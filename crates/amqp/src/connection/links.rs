@@ -291,6 +291,7 @@ impl Connection {
             credit: link.credit,
             deliveries: link.counted(),
             unsettled: link.unsettled,
+            outcomes: Some(link.outcomes),
         })
     }
 

@@ -115,6 +115,7 @@ impl Connection {
         if settled {
             link.tags.settle(delivery_id);
         }
+        link.outcomes.add(outcome);
         session.received.push(delivery_id, Some(outcome), settled);
         Self::mark_due(&mut self.due, link.session, session);
     }
@@ -142,6 +143,9 @@ impl Connection {
         let settled = settled && (first || link.settle_first.remove(&delivery_id));
         if settled {
             link.tags.settle(delivery_id);
+        }
+        if let Some(outcome) = outcome {
+            link.outcomes.add(outcome);
         }
         session.received.push_state(delivery_id, state, settled);
         Self::mark_due(&mut self.due, link.session, session);
@@ -202,6 +206,38 @@ impl Connection {
         first: u32,
         last: u32,
         settled: bool,
+        f: impl FnMut(LinkId, u64),
+    ) {
+        self.take(session, (first, last, settled), None, f);
+    }
+
+    /// As `take_settled`, and counts the outcome of each delivery at its link.
+    #[inline]
+    pub fn take_answered(
+        &mut self,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        settled: bool,
+        outcome: &Outcome,
+        f: impl FnMut(LinkId, u64),
+    ) {
+        self.take(session, (first, last, settled), Some(outcome), f);
+    }
+
+    /// Counts the outcome of a delivery that stays unsettled, or is settled apart from it.
+    pub fn count_outcome(&mut self, link: LinkId, outcome: &Outcome) {
+        if let Some(link) = self.links.get_mut(link.0 as usize) {
+            link.outcomes.add(outcome);
+        }
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        session: SessionId,
+        (first, last, settled): (u32, u32, bool),
+        outcome: Option<&Outcome>,
         mut f: impl FnMut(LinkId, u64),
     ) {
         let index = session.0;
@@ -212,6 +248,9 @@ impl Connection {
             taken = Some((taken.map_or(id, |(first, _)| first), id));
             if let Some(link) = links.get_mut(place as usize) {
                 link.unsettled -= 1;
+                if let Some(outcome) = outcome {
+                    link.outcomes.add(outcome);
+                }
             }
             f(LinkId(place), token);
         });

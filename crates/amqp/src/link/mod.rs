@@ -12,6 +12,7 @@ use state::State;
 use tags::Tags;
 
 use crate::codec::fast::TransferView;
+use crate::connection::OutcomeCounts;
 use crate::types::{Error, Flow, Outcome, ReceiverSettleMode, Role, SenderSettleMode, condition};
 
 /// No limit.
@@ -83,6 +84,8 @@ pub(crate) struct Link {
     pub(crate) offered: Offered,
     /// sending: deliveries without outcome
     pub(crate) unsettled: u32,
+    /// outcomes of its deliveries: the peer's if sending, ours if receiving
+    pub(crate) outcomes: OutcomeCounts,
     pub(crate) name: Arc<str>,
     /// sending: of the source, for deliveries that are settled without a state
     pub(crate) default_outcome: Option<Outcome>,
@@ -117,6 +120,7 @@ impl Link {
             tag: Vec::new(),
             offered: Offered::ALL,
             unsettled: 0,
+            outcomes: OutcomeCounts::default(),
             name,
             default_outcome: None,
         }

@@ -1,6 +1,6 @@
 //! Deliveries: sent, received, settled (2.6.12 to 2.6.14, 2.7.5, 2.7.6).
 
-use enmasse_amqp::connection::{AttachReply, Config, Event, LinkId, Outgoing, SendError, SessionId};
+use enmasse_amqp::connection::{AttachReply, Config, Event, LinkId, OutcomeCounts, Outgoing, SendError, SessionId};
 use enmasse_amqp::types::{
     DeliveryState, Disposition, Error, Modified, Outcome, Performative, Received, ReceiverSettleMode, Role,
     SenderSettleMode, Source, Transfer, condition,
@@ -31,6 +31,30 @@ fn settled_tokens(pair: &mut Pair) -> Vec<u64> {
         }
     }
     tokens
+}
+
+#[test]
+fn outcomes_are_counted_at_both_ends_of_a_link() {
+    let (mut pair, _, link, theirs) = sender(config(), config(), 10);
+    let outcomes =
+        [ACCEPTED, ACCEPTED, Outcome::Released, Outcome::Rejected(None), Outcome::Modified(Box::default())];
+    for (token, outcome) in (0..).zip(&outcomes) {
+        pair.client.send(link, Some(token), b"hello").unwrap();
+        pair.run();
+        let id = pair.server.pieces()[0].id;
+        pair.server.machine.settle(theirs, id, outcome);
+        pair.run();
+        let Some(OwnedEvent::Event(Event::Disposition { session, first, last, settled, outcome })) =
+            pair.client.take().pop()
+        else {
+            panic!("no disposition");
+        };
+        pair.client.machine.take_answered(session, first, last, settled, &outcome, |_, of| assert_eq!(of, token));
+    }
+    let counted = OutcomeCounts { accepted: 2, rejected: 1, released: 1, modified: 1 };
+    for summary in [pair.client.machine.link_summary(link), pair.server.machine.link_summary(theirs)] {
+        assert_eq!(summary.unwrap().outcomes, Some(counted));
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::events::EventKind;
 use crate::origin::Origin;
 use crate::read_scheduler::ReadScheduler;
 use crate::socket::{AcceptedSocket, Phase, Socket};
-use crate::stats::{ConnectionLine, LinkLine, SessionKey, WorkerAnswer, WorkerLinks, WorkerSessions};
+use crate::stats::{ConnectionLine, LinkLine, OutcomesLine, SessionKey, WorkerAnswer, WorkerLinks, WorkerSessions};
 
 /// Answers a command; the caller may have timed out.
 fn reply<T>(answer: &Sender<T>, value: T) {
@@ -266,6 +266,7 @@ impl Worker {
                         credit: link.credit,
                         deliveries: link.deliveries,
                         unsettled: link.unsettled,
+                        outcomes: link.outcomes.map(OutcomesLine::from),
                     };
                     (line, link.addresses)
                 })

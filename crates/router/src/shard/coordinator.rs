@@ -381,10 +381,10 @@ impl Shard {
             return self.end_session_with_error(id, session, unknown());
         }
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
-        let (mut direct, mut retired): (Vec<LinkId>, Vec<(u32, u64)>) = (Vec::new(), Vec::new());
+        let (mut direct, mut retired): (Vec<LinkId>, Vec<(u32, LinkId, u64)>) = (Vec::new(), Vec::new());
         for (delivery_id, link, token) in conn.machine.unsettled(session, first, last) {
             if self.is_stored(conn, link) {
-                retired.push((delivery_id, token));
+                retired.push((delivery_id, link, token));
             } else if direct.last() != Some(&link) {
                 direct.push(link);
             }
@@ -397,11 +397,14 @@ impl Shard {
             self.detach_with_error(id, link, error);
         }
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        for (_, link, _) in &retired {
+            conn.machine.count_outcome(*link, outcome);
+        }
         if settled {
             conn.machine.take_settled(session, first, last, true, |_, _| ());
         }
         let outcome = Arc::new(outcome.clone());
-        for (delivery_id, token) in retired {
+        for (delivery_id, _, token) in retired {
             let home = home_of_token(token);
             let transaction = self.enlist(id.key, txn_id, home);
             if !settled {

@@ -1,6 +1,6 @@
 //! What management sees of connections and links.
 
-use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::connection::{LinkId, OutcomeCounts};
 use enmasse_amqp::types::{Open, Value};
 
 use super::conn::{Conn, Link};
@@ -43,6 +43,9 @@ pub struct LinkState {
     pub deliveries: u32,
     /// deliveries without an outcome
     pub unsettled: u32,
+    /// outcomes of its deliveries since its attach: the consumer's, or those sent to the producer;
+    /// `None` for MQTT, which has no outcomes
+    pub outcomes: Option<OutcomeCounts>,
 }
 
 /// The name and version of the client's software, if its open states a name (2.7.1).
@@ -104,6 +107,7 @@ impl Shard {
             credit: summary.credit,
             deliveries: summary.deliveries,
             unsettled: if client_sends { unanswered } else { summary.unsettled },
+            outcomes: summary.outcomes,
         })
     }
 }

@@ -97,7 +97,7 @@ impl Shard {
             return self.resume_starved(id);
         }
         let mut tokens = std::mem::take(&mut self.settled);
-        conn.machine.take_settled(session, first, last, settled, |_, token| tokens.push(token));
+        conn.machine.take_answered(session, (first, last), settled, outcome, |_, token| tokens.push(token));
         self.fabric.charge(tokens.len() as u64 * SETTLED_NANOS);
         // Group tokens by home: clone a large outcome once per shard.
         for tokens in tokens.chunk_by(|one, other| home_of_token(*one) == home_of_token(*other)) {

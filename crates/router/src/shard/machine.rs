@@ -216,6 +216,28 @@ impl Machine {
         }
     }
 
+    /// As `take_settled`, for deliveries with an outcome of the peer.
+    #[inline]
+    pub(super) fn take_answered(
+        &mut self,
+        session: SessionId,
+        (first, last): (u32, u32),
+        settled: bool,
+        outcome: &Outcome,
+        f: impl FnMut(LinkId, u64),
+    ) {
+        if let Self::Amqp(machine) = self {
+            machine.take_answered(session, first, last, settled, outcome, f);
+        }
+    }
+
+    /// Counts an outcome of the peer for a delivery that stays unsettled.
+    pub(super) fn count_outcome(&mut self, link: LinkId, outcome: &Outcome) {
+        if let Self::Amqp(machine) = self {
+            machine.count_outcome(link, outcome);
+        }
+    }
+
     pub(super) fn take_unsettled(&mut self, link: LinkId, mut f: impl FnMut(u64)) {
         self.take_unsettled_of(&[link], |_, token| f(token));
     }

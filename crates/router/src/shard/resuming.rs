@@ -180,11 +180,12 @@ impl Shard {
                 _ => None,
             };
             let (Some(attachment), Some(resuming)) = (attachment, conn.resuming.as_mut()) else {
-                conn.machine.take_settled(session, delivery, delivery, false, |_, _| ());
+                conn.machine.take_answered(session, (delivery, delivery), false, outcome, |_, _| ());
                 self.report_outcome(token, outcome);
                 continue;
             };
             if resuming.outgoing.insert(token, (link.0, session, delivery)).is_none() {
+                conn.machine.count_outcome(link, outcome);
                 self.report_unsettled(attachment, token, outcome);
             }
         }

@@ -19,7 +19,7 @@ from enmasse.base.errors import EnMasseError
 log = structlog.get_logger(__name__)
 
 COST_FACTOR = 40.0
-"""Minimum ratio of the interval to the time that a sample takes: 2.5 % of a core."""
+"""Minimum ratio of the interval to the processor time of a sample: 2.5 % of a core."""
 
 _Result = TypeVar("_Result")
 

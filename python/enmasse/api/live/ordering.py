@@ -60,7 +60,7 @@ class Ordering:
         """
         key = query.sort_by.removeprefix("-")
         check_key(model, key)
-        sample = await self._samples.latest() if is_live(key) else None
+        sample = await self._samples.recent() if is_live(key) else None
         async with self._sorting:
             scope = _Scope(
                 model.__name__,

@@ -43,7 +43,7 @@ class OverviewPages:
     async def overview(self, request: Request) -> Response:
         """Counts, what is not ready, and the addresses with the highest values."""
         namespace = request.path_params.get("namespace")
-        sample = await self._platform.statistics.shared.latest()
+        sample = await self._platform.statistics.shared.recent()
         document = await self._counts(sample, namespace)
         if namespace is None and request.scope[CALLER].may(Attributes("list", GROUP, "logs")):
             document = document | {"node": self._node(sample)}

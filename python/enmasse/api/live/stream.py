@@ -85,7 +85,7 @@ class SamplePages:
             return StreamingResponse(
                 self._stream(request, wanted), media_type=MEDIA_TYPE, headers=headers
             )
-        sample = await self._platform.statistics.shared.latest()
+        sample = await self._platform.statistics.shared.recent()
         return Response(self._document(sample, wanted), media_type="application/json")
 
     async def _stream(self, request: Request, wanted: Wanted) -> AsyncIterator[str]:

@@ -50,9 +50,10 @@ class MessageDocument(Model):
     """A message in a request."""
 
     body: Any = None
-    encoding: Literal["text", "json", "base64", "value", "none"] = "text"
-    """How `body` becomes the body: a text value, JSON as data, bytes as data, an AMQP value, or
-    none: the message has no body section, and `body` is absent.
+    encoding: Literal["text", "data", "json", "base64", "value", "none"] = "text"
+    """How `body` becomes the body: a text value (data, if there is a content type), a text as data
+    in UTF-8, JSON as data, bytes as data, an AMQP value, or none: the message has no body section,
+    and `body` is absent.
     """
 
     properties: PropertiesDocument = PropertiesDocument()
@@ -143,10 +144,13 @@ def _body(document: MessageDocument, field: str) -> tuple[Body, int]:
     if not isinstance(text, str):
         raise fault(f"{field}.body", f"must be a text with the encoding {document.encoding!r}")
     if document.encoding == "text":
-        size = len(text.encode())
+        encoded = text.encode()
         # content-type describes binary bodies, not typed values (3.2.4).
         is_typed = document.properties.content_type is None
-        return (Value(text) if is_typed else Data((text.encode(),))), size
+        return (Value(text) if is_typed else Data((encoded,))), len(encoded)
+    if document.encoding == "data":
+        encoded = text.encode()
+        return Data((encoded,)), len(encoded)
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

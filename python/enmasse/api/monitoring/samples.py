@@ -1,7 +1,9 @@
 """Samples of an engine's statistics that all readers share.
 
-A sample is taken on demand and serves everyone until it is `FRESH_S` old, longer if sampling takes
-long: it never uses more than a tenth of a core. Rates cover the time since the previous sample.
+A sample is taken on demand and serves everyone until it is `FRESH_S` old, longer if it was
+expensive: sampling never uses more than a tenth of a core. What counts is the processor time of the
+threads that take it. On a busy machine a sample takes longer than that, and readers wait for it;
+their values must not become older as well. Rates cover the time since the previous sample.
 """
 
 import asyncio
@@ -22,7 +24,10 @@ WINDOW_MAX_S = 60.0
 """Maximum window: an older sample is outdated."""
 
 COST_FACTOR = 10.0
-"""Minimum ratio of the age at which a sample is renewed to the time that it took."""
+"""Minimum ratio of the age at which a sample is renewed to its processor time."""
+
+RENEWAL_WAIT_S = 0.25
+"""Maximum time that a list waits for the renewal of an older sample."""
 
 NO_ADDRESS = AddressStatistics("", "", "")
 NO_SPACE = SpaceStatistics("", "")
@@ -33,9 +38,11 @@ class Reading:
     """What the engine reported at one moment."""
 
     taken_s: float
-    """By the monotonic clock."""
+    """Its begin, by the monotonic clock."""
 
     time: datetime
+    """Its begin."""
+
     observed: Observed
     addresses: Mapping[str, AddressStatistics]
     """By uid."""
@@ -44,6 +51,7 @@ class Reading:
     """By `NAME.NAMESPACE`; spaces with traffic only."""
 
     cost_s: float = 0.0
+    """Processor time that it took in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +102,19 @@ class Samples:
         self._clock = clock
         self._taking = asyncio.Lock()
         self._latest: Sample | None = None
+        self._renewal: asyncio.Task[Sample] | None = None
 
     async def latest(self, fresh_s: float = FRESH_S) -> Sample:
-        """Return a sample that is at most `fresh_s` old, or that was too expensive to renew."""
+        """Return a sample that is at most `fresh_s` old, that was too expensive to renew, or that
+        was taken while this call waited.
+        """
+        before = self._latest
         async with self._taking:
             now_s = self._clock.monotonic()
             latest = self._latest
             if latest is not None:
+                if latest is not before:
+                    return latest
                 age_s = now_s - latest.now.taken_s
                 if age_s <= max(fresh_s, COST_FACTOR * latest.now.cost_s):
                     return latest
@@ -113,18 +127,35 @@ class Samples:
             self._latest = Sample(number, await self._read(), first)
             return self._latest
 
+    async def recent(self) -> Sample:
+        """Return the latest sample, or the one before it if its renewal takes longer than a list
+        should wait. The renewal goes on for the next reader; a sample older than `WINDOW_MAX_S` is
+        not returned.
+        """
+        latest = self._latest
+        if latest is None or self._clock.monotonic() - latest.now.taken_s > WINDOW_MAX_S:
+            return await self.latest()
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self.latest())
+            # The next reader meets the same error.
+            self._renewal.add_done_callback(lambda task: task.cancelled() or task.exception())
+        renewed, _ = await asyncio.wait({self._renewal}, timeout=RENEWAL_WAIT_S)
+        return renewed.pop().result() if renewed else latest
+
     async def _read(self) -> Reading:
-        begun_s = self._clock.monotonic()
+        # The time before it: values must not be older than they say, however long it takes.
+        taken_s, time = self._clock.monotonic(), self._clock.now()
         observed = await self._engine.observe()
         usage = await self._engine.usage()
-        taken_s = self._clock.monotonic()
+        begun_s = self._clock.thread_s()
+        addresses = {one.uid: one for one in observed.addresses}
         return Reading(
             taken_s=taken_s,
-            time=self._clock.now(),
+            time=time,
             observed=observed,
-            addresses={one.uid: one for one in observed.addresses},
+            addresses=addresses,
             spaces={one.name: one for one in usage},
-            cost_s=taken_s - begun_s,
+            cost_s=observed.cost_s + self._clock.thread_s() - begun_s,
         )
 
 

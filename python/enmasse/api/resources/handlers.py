@@ -80,12 +80,12 @@ class ResourceHandlers:
         asked = _scope_of(request, kind, namespace, query)
         if query.continue_:
             page = self._snapshots.next(asked, query.continue_, query.limit)
-            total = None
+            total = sorted_by = None
         else:
             view = await self._ordering.view(kind.model, namespace, query)
-            total = len(view.resources)
+            total, sorted_by = len(view.resources), view.sample
             page = self._first_page(request, asked, view, query)
-        sample = await self._platform.statistics.shared.latest()
+        sample = sorted_by or await self._platform.statistics.shared.recent()
         metadata: Document = {
             "resourceVersion": str(page.version),
             "remainingItemCount": page.remaining,

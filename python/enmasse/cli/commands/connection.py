@@ -6,6 +6,8 @@ import typer
 
 from enmasse.cli.options.invocation import Group, Namespaced, NamespacedReporting
 
+OUTCOMES = ("accepted", "rejected", "released", "modified")
+
 app = Group(no_args_is_help=True, help="Connections of clients in a namespace.")
 
 Number = Annotated[str, typer.Argument(metavar="ID", help="Number of the connection.")]
@@ -61,10 +63,12 @@ def _links(links: list[dict[str, Any]]) -> str:
             one["credit"],
             one["unsettled"],
             one["deliveries"],
+            *(one.get("outcomes", {}).get(outcome, "") for outcome in OUTCOMES),
         ]
         for one in links
     ]
-    return columns(["LINK", "CLIENT IS", "ADDRESS", "CREDIT", "UNSETTLED", "DELIVERIES"], rows)
+    titles = ["LINK", "CLIENT IS", "ADDRESS", "CREDIT", "UNSETTLED", "DELIVERIES"]
+    return columns([*titles, *(outcome.upper() for outcome in OUTCOMES)], rows)
 
 
 @app.command()

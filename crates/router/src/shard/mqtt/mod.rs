@@ -378,7 +378,7 @@ impl Mqtt {
     /// The state of a subscription, for management. The node's own links have none.
     pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
         let found = self.link(link)?;
-        Some(LinkSummary { name: &found.filter, credit: CREDIT, deliveries: 0, unsettled: 0 })
+        Some(LinkSummary { name: &found.filter, credit: CREDIT, deliveries: 0, unsettled: 0, outcomes: None })
     }
 }
 
