@@ -121,6 +121,25 @@ def test_a_body_of_data_stays_one_when_it_is_edited(console: Console, space: str
     assert received.inferred, "a data section, not a value"
 
 
+def test_a_message_that_cannot_be_decoded_does_not_hide_the_others(
+    console: Console, space: str
+) -> None:
+    put_address(console.platform, space, "deep", "queue")
+    nested: object = "x"
+    for _ in range(60):
+        nested = [nested]
+    with closing(connect(console.platform, space)) as connection:
+        sender = connection.create_sender("deep")
+        for content in (nested, "plain"):
+            sender.send(Message(body=content, durable=True))
+    page = console.open(address_path(space, "mail.deep", "messages"))
+    expect(page.get_by_role("row").filter(has_text="plain")).to_be_visible()
+    page.get_by_role("row").nth(1).get_by_role("button").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("The message cannot be decoded here")).to_be_visible()
+    expect(dialog.get_by_text("nests deeper than 16 levels", exact=False)).to_be_visible()
+
+
 def group_row(page: Page, origin: str, *, messages: int) -> Locator:
     """Wait for the row of the dead letters of a queue, with this number of messages."""
     row = page.get_by_role("row").filter(has=page.get_by_text(origin, exact=True))

@@ -85,6 +85,22 @@ async def test_peek_pages_through_messages_without_removing_them(running: Runnin
     assert await running.texts("orders") == ["m0", "m1", "m2"]
 
 
+async def test_a_message_that_cannot_be_decoded_does_not_hide_the_others(running: Running) -> None:
+    def send() -> None:
+        nested: Any = "x"
+        for _ in range(60):
+            nested = [nested]
+        with closing(BlockingConnection(f"amqp://127.0.0.1:{running.port}", timeout=10)) as one:
+            one.create_sender("orders").send(Message(body=nested))
+
+    await asyncio.to_thread(send)
+    await asyncio.to_thread(running.send, "orders", 1)
+    deep, plain = (await running.operate("orders", "peek")).found
+    assert deep.message is None
+    assert "nests deeper" in (deep.problem or "")
+    assert (plain.message is not None, plain.problem) == (True, None)
+
+
 @pytest.mark.parametrize("name", ["orders", "fleeting"])
 async def test_purge_removes_only_messages_that_match_the_selector(
     running: Running, name: str

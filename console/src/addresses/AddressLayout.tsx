@@ -8,7 +8,7 @@ import { useMay, type May } from '@/api/rights';
 import { useSamples } from '@/api/samples';
 import type { Address, Statistics } from '@/api/types';
 import { useNotify } from '@/app/notices';
-import { addressPath, spacePath } from '@/spaces/paths';
+import { addressPath, spaceOf, spacePath } from '@/spaces/paths';
 import { DetailPage, type TabSpec } from '@/ui/DetailPage';
 import { BulkDialog, type Bulk } from './BulkDialog';
 import { typeTitle } from './AddressListPage';
@@ -40,7 +40,9 @@ function tabsOf(address: Address, may: May): TabSpec[] {
 }
 
 export function AddressLayout() {
-  const { namespace = '', space = '', address: name = '' } = useParams();
+  const { namespace = '', address: name = '' } = useParams();
+  // A link may name another space than the one that the address is in.
+  const space = spaceOf(name);
   const found = useResource<Address>(AddressKind, namespace, name, { query: { statistics: true } });
   const sample = useSamples({ namespace, addresses: [name], enabled: found.isSuccess });
   const may = useMay(namespace);

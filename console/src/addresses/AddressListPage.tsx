@@ -236,7 +236,7 @@ export function AddressListPage() {
             : []),
         ]}
       />
-      <Pages control={control} total={total} />
+      <Pages control={control} total={total} isStale={list.isPlaceholderData} />
       {bulk ? (
         <BulkDialog
           bulk={bulk}

@@ -92,8 +92,8 @@ export function EditDialog(props: EditDialogProps) {
           {first.error ? <ActionError error={first.error} title="The message could not be read" /> : null}
           {first.isSuccess ? (
             <Empty title="No message can be edited">
-              The messages of this group are gone, held by a consumer, larger than 64 KiB, or were not found
-              in time.
+              The messages of this group are gone, held by a consumer, larger than 64 KiB, cannot be decoded,
+              or were not found in time.
             </Empty>
           ) : null}
         </ModalBody>

@@ -138,8 +138,23 @@ export function MessageDetail({ message, title = titleOf(message), onClose, onSt
             </>
           ) : (
             <StackItem>
-              <Alert isInline variant="info" title="The message is too large to be shown here">
-                Receive it with a client, or with <code>enmasse receive</code>.
+              <Alert
+                isInline
+                variant="info"
+                title={
+                  message.problem
+                    ? 'The message cannot be decoded here'
+                    : 'The message is too large to be shown here'
+                }
+              >
+                {message.problem ? `${message.problem}. ` : ''}
+                Receive it with a client
+                {message.problem ? null : (
+                  <>
+                    , or with <code>enmasse receive</code>
+                  </>
+                )}
+                .
               </Alert>
             </StackItem>
           )}

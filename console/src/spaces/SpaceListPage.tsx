@@ -178,7 +178,7 @@ export function SpaceListPage() {
               : []
           }
         />
-        <Pages control={control} total={total} />
+        <Pages control={control} total={total} isStale={list.isPlaceholderData} />
       </PageSection>
       {leaving ? (
         <DeleteSpace

@@ -30,13 +30,14 @@ function PageTabs({ base, label, tabs }: { base: string; label: string; tabs: re
   const current = decodeURI(pathname).slice(decodeURI(base).length).split('/')[1] ?? '';
   const pathOf = (key: string) => (key === '' ? base : `${base}/${key}`);
   const strip = useRef<HTMLDivElement>(null);
-  // On a narrow page the tabs scroll: the selected one is in sight, also beside the buttons that appear later.
+  // On a narrow page the tabs scroll: the selected one is the first in sight, whole, also beside the buttons that
+  // appear later.
   useEffect(() => {
     const list = strip.current?.querySelector('[role=tablist]');
     if (!list) return;
     const observer = new ResizeObserver(() => {
       const selected = list.querySelector('[role=tab][aria-selected=true]');
-      selected?.scrollIntoView({ block: 'nearest', inline: 'center' });
+      selected?.scrollIntoView({ block: 'nearest', inline: 'start' });
     });
     observer.observe(list);
     return () => {

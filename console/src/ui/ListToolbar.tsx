@@ -146,11 +146,20 @@ export function Pages({
   control,
   total,
   isCompact = false,
+  isStale = false,
 }: {
   control: ListControl;
   total: number | undefined;
   isCompact?: boolean;
+  /** The total is that of the list before. */
+  isStale?: boolean;
 }) {
+  const last = total === undefined ? control.page : Math.max(1, Math.ceil(total / control.perPage));
+  const { page, set } = control;
+  // The rows of the last page are gone, or a link names a page that was never there.
+  useEffect(() => {
+    if (page > last && !isStale) set({ page: last });
+  }, [page, last, set, isStale]);
   // One page needs no second line of pages below it.
   if (total === undefined || (!isCompact && total <= control.perPage)) return null;
   return (

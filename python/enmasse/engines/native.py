@@ -438,7 +438,14 @@ def _statistics(line: dict[str, Any], now_ms: float) -> AddressStatistics:
     return AddressStatistics(**members)
 
 
-def _found(line: dict[str, Any], message: bytes | None) -> StoredMessage:
+def _found(line: dict[str, Any], encoded: bytes | None) -> StoredMessage:
+    message, problem = None, None
+    if encoded is not None:
+        try:
+            message = decode_message(encoded)
+        except EnMasseError as error:
+            # One such message must not hide the others.
+            problem = error.message
     return StoredMessage(
         id=line["id"],
         state=line["state"],
@@ -447,7 +454,8 @@ def _found(line: dict[str, Any], message: bytes | None) -> StoredMessage:
         expires_ms=line["expiresMs"],
         due_ms=line["dueMs"],
         attempts=line["attempts"],
-        message=decode_message(message) if message is not None else None,
+        message=message,
+        problem=problem,
     )
 
 

@@ -412,7 +412,10 @@ class StoredMessage(NamedTuple):
     due_ms: int | None = None
     attempts: int = 0
     message: Message | None = None
-    """None if it is larger than PEEK_BYTES_MAX."""
+    """None if it is larger than PEEK_BYTES_MAX, or cannot be decoded."""
+
+    problem: str | None = None
+    """Why it cannot be decoded: a node stores what it does not have to read."""
 
 
 @dataclass(frozen=True, slots=True)

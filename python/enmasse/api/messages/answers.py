@@ -46,7 +46,10 @@ class ShownStoredMessage(Model):
     due: str | None = None
 
     message: ShownMessage | None = None
-    """Absent if the message is too large to be shown."""
+    """Absent if the message is too large to be shown, or has a problem."""
+
+    problem: str | None = None
+    """Why the message cannot be decoded."""
 
     kind: BodyKind | None = None
     """Of the typed form: the kind of the body."""

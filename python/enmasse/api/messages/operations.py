@@ -216,6 +216,8 @@ def message_document(one: StoredMessage, form: Form) -> dict[str, Any]:
             shown[name] = _moment(moment_ms)
     if one.message is not None:
         shown |= shown_message(one.message, form)
+    if one.problem is not None:
+        shown["problem"] = one.problem
     return shown
 
 
