@@ -28,7 +28,6 @@ class TestClock:
         self.used_s = 0.0
         """Processor time of the only thread."""
 
-
     def now(self) -> datetime:
         return self.moment
 

@@ -10,6 +10,7 @@ from paho.mqtt.properties import Properties
 from proton import Message
 from proton.utils import LinkDetached
 
+from mqtt_bytes import wire_to
 from mqtt_client import cut, device, device_at
 from platform_process import Platform, Start, running
 from proton_client import TIMEOUT_S, address, connected, document
@@ -170,3 +171,24 @@ def test_wills_of_amqp_clients_are_listed_and_published_when_ended(served: Platf
         served.enmasse("session", "end", "pump", "--kind", "will", "--link", "lwt")
         assert watcher.take(1) == [("alarms/pump", b"stopped")]
         assert of_amqp(served, "will") == []
+
+
+def test_links_of_mqtt_clients_have_figures(served: Platform) -> None:
+    with device_at(served, "reader") as reader, wire_to(served) as slow:
+        slow.connect("slow")
+        slow.subscribe("alarms/#", 1)
+        reader.subscribe("alarms/#", 1)
+        for number in range(3):
+            reader.publish("alarms/1", str(number))
+        reader.take(3)
+        assert [slow.message().payload for _ in range(3)] == [b"0", b"1", b"2"]
+        connections = json.loads(served.enmasse("get", "connections", "--output", "json"))["items"]
+        numbers = {one["container"]: str(one["id"]) for one in connections}
+        figures = {}
+        for name in ("reader", "slow"):
+            shown = served.enmasse("connection", "show", numbers[name], "--output", "json")
+            [link] = json.loads(shown)["links"]
+            assert link["name"] == "alarms/#"
+            figures[name] = link
+        assert [figures[name]["deliveries"] for name in ("reader", "slow")] == [3, 3]
+        assert figures["slow"]["unsettled"] == 3

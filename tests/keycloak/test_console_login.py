@@ -50,7 +50,9 @@ def bearer_of(issuer: str, user: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("claim", "by_group"), [("groups", True), ("realm_access.roles", False)], ids=["groups", "roles"]
+    ("claim", "by_group"),
+    [("groups", True), ("realm_access.roles", False)],
+    ids=["groups", "roles"],
 )
 def test_people_log_in_with_the_roles_of_a_claim(
     tmp_path: Path, claim: str, by_group: bool
@@ -96,7 +98,10 @@ def test_people_log_in_with_the_roles_of_a_claim(
             for namespace, status in (("default", 200), ("other", 403)):
                 path = f"{origin}{ADDRESSES.format(namespace)}"
                 assert httpx2.get(path, headers=bearer, trust_env=False).status_code == status
-            written = {"metadata": {"name": "default.made"}, "spec": {"address": "made", "type": "anycast"}}
+            written = {
+                "metadata": {"name": "default.made"},
+                "spec": {"address": "made", "type": "anycast"},
+            }
             path = f"{origin}{ADDRESSES.format('default')}"
             for user, status in (("alice", 201), ("viewer", 403), ("none", 403)):
                 headers = bearer_of(issuer, user)

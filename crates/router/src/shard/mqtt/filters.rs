@@ -212,6 +212,7 @@ impl Mqtt {
             entry: Arc::clone(entry),
             parts: Vec::new(),
             delivered: 0,
+            credited_at: 0,
             attached: false,
         });
         self.attaches.push_back(link);

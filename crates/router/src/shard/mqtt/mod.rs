@@ -221,8 +221,10 @@ pub(in crate::shard) struct SubscriptionLink {
     pub(in crate::shard) entry: Arc<AddressEntry>,
     /// the received parts of a delivery
     pub(in crate::shard) parts: Vec<u8>,
-    /// deliveries since it last stated its credit
+    /// deliveries since its attach, wrapping
     pub(in crate::shard) delivered: u32,
+    /// those when it last stated its credit
+    pub(in crate::shard) credited_at: u32,
     /// the link is attached
     pub(in crate::shard) attached: bool,
 }
@@ -378,7 +380,9 @@ impl Mqtt {
     /// The state of a subscription, for management. The node's own links have none.
     pub(super) fn link_summary(&self, link: LinkId) -> Option<LinkSummary<'_>> {
         let found = self.link(link)?;
-        Some(LinkSummary { name: &found.filter, credit: CREDIT, deliveries: 0, unsettled: 0, outcomes: None })
+        let unsettled = self.unacknowledged.values().filter(|(of, ..)| *of == link).count() as u32;
+        let (name, deliveries) = (&*found.filter, found.delivered);
+        Some(LinkSummary { name, credit: CREDIT, deliveries, unsettled, outcomes: None })
     }
 }
 

@@ -36,7 +36,7 @@ impl Mqtt {
         }
         let Some(state) = self.link_mut(link) else { return Fate::Done };
         if delivery.first {
-            state.delivered += 1;
+            state.delivered = state.delivered.wrapping_add(1);
         }
         if delivery.more || !state.parts.is_empty() {
             state.parts.extend_from_slice(delivery.payload);
@@ -55,9 +55,9 @@ impl Mqtt {
             return self.login.is_none();
         }
         let Some(state) = self.link_mut(link) else { return false };
-        let due = state.delivered >= CREDIT / 2;
+        let due = state.delivered.wrapping_sub(state.credited_at) >= CREDIT / 2;
         if due {
-            state.delivered = 0;
+            state.credited_at = state.delivered;
         }
         due
     }
