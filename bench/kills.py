@@ -4,13 +4,15 @@ A schedule has `--each` kills: of the driver, its JVM, the planner, an executor,
 the node and the database; every second schedule runs on a cluster of two executors. After it,
 `reconcile` must be exact, gold must equal a recomputation, and each incident must be one alert. The
 result of a schedule is one line of `--results`; schedules that are there already are skipped, so an
-interrupted benchmark continues with the next one.
+interrupted benchmark continues with the next one. `--seeds` runs these schedules, again if they
+have a result. The folder of a schedule that fails is kept and named on stderr.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,8 +38,8 @@ WORKERS = 2
 def one_schedule(seed: int, kills: int) -> dict[str, Any]:
     """Run a schedule on servers of its own; return its result, or how it failed."""
     begun_s = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="enmasse-kills-"))
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         documents = [SPACE, *map(stream, ADDRESSES.values())]
         (folder / "node").mkdir()
         node = stack.enter_context(mortal_node(folder / "node", documents))
@@ -49,9 +51,13 @@ def one_schedule(seed: int, kills: int) -> dict[str, Any]:
             place = Place(node, place.database, standalone, package)
         try:
             found = run_schedule(place, folder / "p", seed, kills, ADDRESSES)
-        except AssertionError as error:
+        except (AssertionError, subprocess.SubprocessError) as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             found = {"seed": seed, "failed": f"{last.name}: {last.line}\n{str(error)[-2000:]}"}
+    if "failed" in found:
+        print(f"the files of schedule {seed} are in {folder}", file=sys.stderr)
+    else:
+        shutil.rmtree(folder)
     spark = "local" if place.cluster is None else f"cluster of {WORKERS} executors"
     return found | {"spark": spark, "seconds": round(time.monotonic() - begun_s)}
 
@@ -62,15 +68,18 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--each", type=int, default=10)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--seeds", type=int, nargs="+")
     asked = parser.parse_args()
     lines = asked.results.read_text().splitlines() if asked.results.exists() else []
-    results = [json.loads(line) for line in lines]
-    for seed in range(len(results), -(-asked.kills // asked.each)):
-        results.append(one_schedule(seed, asked.each))
-        with asked.results.open("a") as file:
-            file.write(json.dumps(results[-1]) + "\n")
-        print(json.dumps(results[-1]), flush=True)
-    exact = [one for one in results if "failed" not in one]
+    results = {one["seed"]: one for one in map(json.loads, lines)}
+    missing = [seed for seed in range(-(-asked.kills // asked.each)) if seed not in results]
+    for seed in missing if asked.seeds is None else asked.seeds:
+        results[seed] = one_schedule(seed, asked.each)
+        asked.results.write_text(
+            "".join(f"{json.dumps(results[one])}\n" for one in sorted(results))
+        )
+        print(json.dumps(results[seed]), flush=True)
+    exact = [one for one in results.values() if "failed" not in one]
     kills, messages = (
         sum(len(one["killed"]) for one in exact),
         sum(one["messages"] for one in exact),

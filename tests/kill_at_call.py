@@ -5,8 +5,9 @@ import sys
 import batch_engine
 from enmasse.cli import main
 
-POINTS = batch_engine.POINTS | {"deliver": batch_engine.SINK_POINTS["deliver"]}
-"""Those of a batch, and the rows of a sink between their sending and the end of the batch."""
+POINTS = batch_engine.POINTS | {"keep rejected": batch_engine.SINK_POINTS["keep rejected"]}
+"""Those of a batch, and a sink after its rows are sent. The driver calls all of them; rows are sent
+by other processes."""
 
 if __name__ == "__main__":
     _, point, count, when, *words = sys.argv
