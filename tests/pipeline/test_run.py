@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import urllib.request
 from contextlib import closing
@@ -17,6 +18,7 @@ from enmasse.base.errors import Conflict
 from enmasse.pipeline.live import database
 from enmasse.pipeline.paths import read
 from pipeline_runs import check_tables, document, message, open_pipeline, rows, run_once
+from pipeline_supervisor import MARKS, below
 from platform_process import ENMASSE, Platform
 from published_streams import Log
 
@@ -118,6 +120,30 @@ def test_an_enmasse_error_is_the_only_line_unless_debug_is_given(
     debugged = enmasse("run", "-f", file, "--debug")
     assert debugged.returncode == 3 and debugged.stderr.splitlines()[-1] == last
     assert "Traceback (most recent call last)" in debugged.stderr
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_killed_jvm_is_one_line_and_exit_code_7(
+    stream: Log, tmp_path: Path, batches: int
+) -> None:
+    """The JVM dies between two batches, and within one."""
+    file = document(tmp_path / "p", stream, {"maxRows": 20}, goldTrigger="1s")
+    stream.publish(message(number) for number in range(20 * batches + 200 * (batches - 1)))
+    words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        told = (json.loads(line)["event"] for line in process.stdout)
+        for _ in range(batches):
+            assert "batch" in told
+        (jvm,) = below(process.pid, MARKS["jvm"])
+        os.kill(jvm, signal.SIGKILL)
+        assert process.wait(60) == 7
+        lines = process.stderr.read().splitlines()
+    # Java itself warns at its start
+    said = [line for line in lines if not line.startswith("WARNING: ")]
+    assert len(said) == 1 and said[0].startswith("enmasse: Spark's JVM died: "), lines
 
 
 def test_the_command_runs_reports_its_status_and_stops(stream: Log, tmp_path: Path) -> None:

@@ -58,6 +58,47 @@ def test_ctrl_c_during_the_start_of_spark_leaves_no_jvm(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGINT
 
 
+CALLS = """
+import os, signal, sys
+from pathlib import Path
+from enmasse.base.errors import Unavailable
+from enmasse.pipeline.session import session
+try:
+    with session("p", "local[1]", 512 << 20, Path(sys.argv[1])) as spark:
+        gateway = spark.sparkContext._gateway
+        os.kill(gateway.proc.pid, signal.SIGSTOP)
+        print(gateway.proc.pid, gateway.java_parameters.port, flush=True)
+        spark.range(3).count()
+except Unavailable as error:
+    sys.exit(str(error))
+"""
+
+
+def has_unread(port: int) -> bool:
+    """Whether a connection to a port of this machine has data that its server has not read."""
+    tables = (Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return any(int(row[1].split(":")[1], 16) == port and row[4][9:] != "00000000" for row in rows)
+
+
+@pytest.mark.timeout(180)
+def test_a_call_that_a_killed_jvm_has_not_read_is_one_clear_error(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", CALLS, tmp_path]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        jvm, port = map(int, process.stdout.readline().split())
+        pause = threading.Event()
+        while not has_unread(port):
+            assert process.poll() is None
+            pause.wait(0.05)
+        # the connection is reset, and py4j has an error of its own for that
+        os.kill(jvm, signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+    assert said.splitlines()[-1].startswith("Spark's JVM died: it was killed or ran out"), said
+    assert "Traceback" not in said and "py4j" not in said, said
+
+
 WORKERS = """
 import os, sys
 from pathlib import Path

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 
 from enmasse.base.errors import Invalid, Missing
 from enmasse.pipeline import failures
+from enmasse.pipeline.session import is_jvm_lost
 
 Function = Callable[[DataFrame], object]
 """A step as written; its result is checked."""
@@ -118,10 +118,8 @@ def _attributed_to(owner: str) -> Iterator[None]:
     """Name the owner of an error, unless Spark itself failed."""
     try:
         yield
-    except (Py4JNetworkError, ConnectionError):
-        raise
     except Exception as error:
-        if failures.spark_failure(error):
+        if is_jvm_lost(error) or failures.spark_failure(error):
             raise
         kind = "" if isinstance(error, PythonException) else f"{type(error).__name__}: "
         raise Invalid("E1003", f"{owner}: {kind}{failures.summary(error)}") from error

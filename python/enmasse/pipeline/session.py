@@ -1,9 +1,11 @@
 """The Spark session of a pipeline: embedded in this process, on a cluster, or by Spark Connect."""
 
+import logging
 import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,6 +25,8 @@ from enmasse.pipeline import package as packages
 from enmasse.pipeline.connector import uris
 
 CONNECT_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 1.0
+"""How long the JVM may take to end after its connections have broken."""
 QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -95,13 +99,17 @@ def session(
     package: Path | None = None,
     *,
     shows_progress: bool = False,
+    shows_traces: bool = False,
 ) -> Iterator[SparkSession]:
     """Start Spark and stop it at the end; it writes its files to a folder.
 
     `package` is sent to the executors of a cluster. With `shows_progress` an embedded Spark draws a
-    progress bar on stderr. Raises Missing or Invalid for a wrong package, Unavailable if Spark does
-    not start or its JVM dies.
+    progress bar on stderr, with `shows_traces` the stack traces of failing calls to the JVM are
+    logged. Raises Missing or Invalid for a wrong package, Unavailable if Spark does not start or
+    its JVM dies, whatever error that caused in the block.
     """
+    if not shows_traces:
+        _hide_log_of_gateway()
     if master.startswith(CONNECT):
         builder, settings = _connect_builder(master), QUERY_SETTINGS
     else:
@@ -133,10 +141,14 @@ def session(
     try:
         if not master.startswith(CONNECT):
             spark.sparkContext.setLogLevel("ERROR")
+            if not shows_traces:
+                _hide_errors_of_accumulators(spark)
         if is_local(master):
             _share_workers(spark)
         yield spark
-    except (Py4JNetworkError, ConnectionError) as error:
+    except Exception as error:
+        if not (is_jvm_lost(error) or _has_ended(spark)):
+            raise
         raise Unavailable(
             Code.NOT_AVAILABLE,
             "Spark's JVM died: it was killed or ran out of memory; start the run again, with more "
@@ -290,6 +302,50 @@ def _share_workers(spark: SparkSession) -> None:
     # workers inherit the rest from the JVM, PYTHONHASHSEED included
     context.environment.clear()
     context.environment["PYTHONPATH"] = path
+
+
+def _hide_log_of_gateway() -> None:
+    """Drop the records of py4j, which logs the stack trace of each call that fails, in part by the
+    root logger. Its errors are raised as well.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_gateway)
+
+
+def _is_not_of_gateway(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _hide_errors_of_accumulators(spark: SparkSession) -> None:
+    """Make the server of accumulators, which no task of ours updates, print no stack trace when its
+    connection breaks.
+    """
+    context: Any = spark.sparkContext
+    context._accumulatorServer.handle_error = lambda *_: None
+
+
+def is_jvm_lost(error: BaseException) -> bool:
+    """Return whether a call failed because the JVM does not answer any more: `session` ends."""
+    # a call that the JVM has refused has its trace, or is a subclass
+    is_unanswered = type(error) is Py4JError and "Trace:" not in str(error)
+    return is_unanswered or isinstance(error, (Py4JNetworkError, ConnectionError))
+
+
+def _has_ended(spark: SparkSession) -> bool:
+    """Whether the JVM that this process started has ended, which errors may not tell."""
+    if is_remote():
+        return False
+    context: Any = spark.sparkContext
+    jvm: subprocess.Popen[bytes] | None = context._gateway.proc
+    if jvm is None:
+        # it was started by another process
+        return False
+    try:
+        # its connections are closed before it has ended
+        jvm.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _driver_host(host: str) -> dict[str, str]:

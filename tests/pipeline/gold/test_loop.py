@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JError
 
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
@@ -82,6 +83,19 @@ def test_failure_lasts_until_a_turn_succeeds(caplog: Any) -> None:
     query.error = None
     gold.turn()
     assert gold.failure is None
+
+
+def test_a_lost_jvm_is_reported_by_the_run_alone(caplog: Any) -> None:
+    query = Query()
+    gold = loop(query, TestClock())
+    for error in (Py4JError("An error occurred while calling o7.count"), ConnectionRefusedError()):
+        query.error = error
+        gold.turn()
+        assert gold.failure is not None and not caplog.records
+    # the JVM has answered
+    query.error = Py4JError("An error occurred while calling o7.count. Trace:\nno method count")
+    gold.turn()
+    assert len(caplog.records) == 1
 
 
 def test_finish_updates_gold_completely_or_raises() -> None:

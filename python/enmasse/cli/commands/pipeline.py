@@ -150,7 +150,9 @@ def run(
         # In order of dependency: the lock, live state, Spark, then metrics. Queries stop first.
         begun = clock.monotonic()
         report({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
-        with session(name, master, memory, paths.state, packed(master, package)) as spark:
+        with session(
+            *(name, master, memory, paths.state, packed(master, package)), shows_traces=debug
+        ) as spark:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
             queries = Run(spark, pipeline, paths, live, clock)
