@@ -62,6 +62,9 @@ class Supervisor:
             self._run = subprocess.Popen(
                 [*program, *self._words], stdout=subprocess.PIPE, stderr=said, text=True
             )
+        assert self._run.stdout is not None
+        # from its first line on it may be stopped
+        self._run.stdout.readline()
         self.starts += 1
 
     def until(self, messages: int) -> None:

@@ -146,6 +146,21 @@ def test_a_killed_jvm_is_one_line_and_exit_code_7(
     assert len(said) == 1 and said[0].startswith("enmasse: Spark's JVM died: "), lines
 
 
+def test_a_run_that_is_stopped_while_spark_starts_ends_cleanly(stream: Log, tmp_path: Path) -> None:
+    file = document(tmp_path / "p", stream)
+    words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "starting"
+        stopped = json.loads(enmasse("stop", "-f", file, "--output", "json").stdout)
+        assert stopped["stopped"]
+        # the JVM, which inherits the pipes, has ended as well
+        told, said = process.communicate(timeout=60)
+    assert (process.returncode, json.loads(told)) == (0, {"event": "stopped"}), said
+    assert "Traceback" not in said
+
+
 def test_the_command_runs_reports_its_status_and_stops(stream: Log, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     made = enmasse("init", "-f", file, "--url", stream.url, "--address", stream.address)

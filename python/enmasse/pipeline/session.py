@@ -130,7 +130,7 @@ def session(
     try:
         with log_to_file(folder), light_home(folder) if is_local(master) else nullcontext():
             spark = builder.getOrCreate()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         # PySpark has deleted the folder of its JVM, which would never end
         for child in _children() - before:
             with suppress(ProcessLookupError):

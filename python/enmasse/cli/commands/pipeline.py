@@ -1,7 +1,7 @@
 """`enmasse pipeline`: from the messages of streams to tables, live state and alerts."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,8 @@ from enmasse.cli.options.invocation import Group
 from enmasse.cli.options.shared import Data, Output, OutputForm
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from enmasse.pipeline.paths import Paths
     from enmasse.resources import Pipeline
 
@@ -121,7 +123,6 @@ def run(
 
     Example: enmasse pipeline run -f pipeline.yaml
     """
-    import signal
     import threading
     from contextlib import closing
 
@@ -141,7 +142,8 @@ def run(
     batches.check(pipeline, paths)
     batches.load_steps(pipeline, paths)
     clock, stop, report = SystemClock(), threading.Event(), _reporter(output)
-    name, memory = pipeline.metadata.name, pipeline.spec.memory
+    name, memory, archive = pipeline.metadata.name, pipeline.spec.memory, packed(master, package)
+    _stop_start_on_sigterm(lambda: report(*_stopped(name)))
     with (
         _stack_traces(debug),
         paths.locked() as publish,
@@ -150,11 +152,8 @@ def run(
         # In order of dependency: the lock, live state, Spark, then metrics. Queries stop first.
         begun = clock.monotonic()
         report({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
-        with session(
-            *(name, master, memory, paths.state, packed(master, package)), shows_traces=debug
-        ) as spark:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: stop.set())
+        with session(name, master, memory, paths.state, archive, shows_traces=debug) as spark:
+            _stop_on_signals(stop)
             queries = Run(spark, pipeline, paths, live, clock)
             registry = metrics.registry(name, live, queries.lags, queries.gold, clock)
             with metrics.serve(registry, port) as metrics_url:
@@ -166,7 +165,7 @@ def run(
                         queries.watch(stop)
                 finally:
                     queries.stop()
-    report({"event": "stopped"}, f"{name}: stopped")
+    report(*_stopped(name))
 
 
 @app.command()
@@ -290,6 +289,25 @@ def reconcile(
         raise typer.Exit(FAILED)
 
 
+def _stop_start_on_sigterm(report: Callable[[], None]) -> None:
+    """End with code 0 on SIGTERM: until Spark runs there is no batch to wait for."""
+    import signal
+
+    def stop(*_: object) -> None:
+        report()
+        sys.exit()
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _stop_on_signals(stop: "Event") -> None:
+    """Stop after the batch in progress on SIGTERM and SIGINT."""
+    import signal
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+
+
 @contextmanager
 def _stack_traces(are_wanted: bool) -> Iterator[None]:
     """Write the stack traces of an error and its causes to stderr."""
@@ -395,6 +413,11 @@ def _reporter(output: Output) -> Any:
 def _committed(batch: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the report of a batch, and its text."""
     return {"event": "batch"} | batch, _line(batch)
+
+
+def _stopped(name: str) -> tuple[dict[str, Any], str]:
+    """Return the report of the end, and its text."""
+    return {"event": "stopped"}, f"{name}: stopped"
 
 
 def _started(name: str, seconds: float, metrics_url: str | None) -> tuple[dict[str, Any], str]:

@@ -105,11 +105,11 @@ class GoldLoop:
             self._failure = None
 
     def _failed(self, error: Exception) -> None:
-        is_run_ending = is_jvm_lost(error)
+        is_jvm_gone = is_jvm_lost(error)
         if not isinstance(error, EnMasseError):
             text = f"gold: the query failed: {summary(error)}{see_log(self._log_file)}"
             error = Unavailable(Code.NOT_AVAILABLE, text)
         before = self._failure
         self._failure = Failure.after(before, error, self._clock)
-        if not is_run_ending and (before is None or str(before.error) != str(error)):
+        if not is_jvm_gone and (before is None or str(before.error) != str(error)):
             log.warning("%s; sources continue", error)
