@@ -36,8 +36,7 @@ fn settled_tokens(pair: &mut Pair) -> Vec<u64> {
 #[test]
 fn outcomes_are_counted_at_both_ends_of_a_link() {
     let (mut pair, _, link, theirs) = sender(config(), config(), 10);
-    let outcomes =
-        [ACCEPTED, ACCEPTED, Outcome::Released, Outcome::Rejected(None), Outcome::Modified(Box::default())];
+    let outcomes = [ACCEPTED, ACCEPTED, Outcome::Released, Outcome::Rejected(None), Outcome::Modified(Box::default())];
     for (token, outcome) in (0..).zip(&outcomes) {
         pair.client.send(link, Some(token), b"hello").unwrap();
         pair.run();
