@@ -110,6 +110,18 @@ def test_missing_things_say_so(browser: Browser, platform: Platform, path: str) 
         ).to_be_visible()
 
 
+@pytest.mark.parametrize("tab", ["", "messages", "send", "settings"])
+def test_page_of_a_deleted_address_says_so(console: Console, tab: str) -> None:
+    name = f"deleted-{tab or 'overview'}"
+    put_space(console.platform, name)
+    put_address(console.platform, name, "orders", "queue")
+    page = console.open(f"/spaces/{name}/{name}/addresses/{name}.orders/{tab}".rstrip("/"))
+    expect(page.get_by_role("tab", name="Settings")).to_be_visible()
+    console.platform.enmasse("delete", "address", "orders", "--space", name, "--namespace", name)
+    expect(page.get_by_role("heading", name="does not exist any more")).to_be_visible()
+    console.problems.clear()  # the reads of what is gone
+
+
 def test_console_recovers_from_an_outage(browser: Browser, console: Console) -> None:
     """The browser loses its network, and finds it again."""
     page = console.open("/spaces/default/default/addresses")

@@ -1,5 +1,6 @@
 import { reportLost, reportReached } from './connectivity';
 import { Unreachable, errorOf } from './errors';
+import { parseExact, stringifyExact } from './exactJson';
 
 /** Every request of the console goes through `request`: it knows the session and translates errors once. */
 
@@ -15,6 +16,8 @@ export interface RequestOptions {
   /** The media type of `body`, which is sent as it is unless this is JSON. */
   type?: string;
   accept?: string;
+  /** Whether large integers of the answer matter: those of messages. */
+  isExact?: boolean;
   signal?: AbortSignal | undefined;
 }
 
@@ -56,7 +59,7 @@ function headersOf(method: string, options: RequestOptions): Headers {
 export async function send(method: string, path: string, options: RequestOptions = {}): Promise<Response> {
   const isJson = !options.type || options.type.endsWith('json');
   const body =
-    options.body === undefined ? null : isJson ? JSON.stringify(options.body) : (options.body as string);
+    options.body === undefined ? null : isJson ? stringifyExact(options.body) : (options.body as string);
   let response: Response;
   try {
     response = await fetch(withQuery(path, options.query), {
@@ -86,5 +89,6 @@ export async function send(method: string, path: string, options: RequestOptions
 /** Send one request and return the JSON of its answer. */
 export async function request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
   const response = await send(method, path, options);
-  return (response.status === 204 ? undefined : await response.json()) as T;
+  if (response.status === 204) return undefined as T;
+  return (options.isExact ? parseExact(await response.text()) : await response.json()) as T;
 }

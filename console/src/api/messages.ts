@@ -44,7 +44,7 @@ export function operate(
   operation: Operation,
   body: OperationRequest,
 ): Promise<OperationAnswer> {
-  return request<OperationAnswer>('POST', pathOf(address, operation), { body });
+  return request<OperationAnswer>('POST', pathOf(address, operation), { body, isExact: true });
 }
 
 /** All slices of an operation. `onProgress` has the messages so far; `signal` ends it between two slices. */

@@ -16,6 +16,7 @@ import {
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { messageOf } from '@/api/errors';
+import { stringifyExact } from '@/api/exactJson';
 import type { StoredMessage } from '@/api/messages';
 import { Facts } from '@/ui/Facts';
 import { bytes, moment } from '@/ui/format';
@@ -82,7 +83,7 @@ function Section({ title, values }: { title: string; values: Record<string, unkn
         of={entries.map(([name, value]) => [
           name,
           <bdi key={name} className="em-break">
-            {typeof value === 'string' ? value : JSON.stringify(value)}
+            {typeof value === 'string' ? value : stringifyExact(value)}
           </bdi>,
         ])}
       />

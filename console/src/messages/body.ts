@@ -1,3 +1,4 @@
+import { parseExact, stringifyExact, writable } from '@/api/exactJson';
 import type { StoredMessage } from '@/api/messages';
 
 /** A body as text, JSON, CBOR or hexadecimal. Always text on the page: it is never parsed as markup or run. */
@@ -11,7 +12,7 @@ export const SHOWN_BYTES_MAX = 65_536;
 export function bytesOf(message: StoredMessage): Uint8Array {
   if (message.raw) return Uint8Array.from(atob(message.raw.body), (character) => character.charCodeAt(0));
   const body = message.message?.body;
-  return new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body ?? null));
+  return new TextEncoder().encode(typeof body === 'string' ? body : stringifyExact(body ?? null));
 }
 
 export function hexOf(bytes: Uint8Array): string {
@@ -25,17 +26,16 @@ export function hexOf(bytes: Uint8Array): string {
   return lines.join('\n');
 }
 
-/** Members in order, big numbers and bytes as text: what JSON cannot write stays readable. */
+/** Members in order, big numbers with all digits, bytes as text: what JSON cannot write stays readable. */
 export function jsonOf(value: unknown): string {
   return JSON.stringify(
     value,
     (_name, member: unknown) => {
-      if (typeof member === 'bigint') return member.toString();
       if (member instanceof Uint8Array)
         return `h'${[...member].map((byte) => byte.toString(16).padStart(2, '0')).join('')}'`;
       if (member instanceof Map)
         return Object.fromEntries([...member].map(([key, one]) => [String(key), one as unknown]));
-      return member;
+      return writable(member);
     },
     2,
   );
@@ -71,7 +71,7 @@ export async function bodyText(message: StoredMessage, view: View): Promise<stri
     const { decode } = await import('./cbor');
     return jsonOf(decode(bytesOf(message)));
   }
-  if (view === 'json') return jsonOf(typeof body === 'string' ? JSON.parse(body) : body);
+  if (view === 'json') return jsonOf(typeof body === 'string' ? parseExact(body) : body);
   return typeof body === 'string' ? body : jsonOf(body);
 }
 
@@ -79,6 +79,6 @@ export async function bodyText(message: StoredMessage, view: View): Promise<stri
 export function bodyLine(message: StoredMessage): string {
   const body = message.message?.body;
   if (body === undefined) return '';
-  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  const text = typeof body === 'string' ? body : stringifyExact(body);
   return text.replace(/\s+/g, ' ').slice(0, 200);
 }

@@ -13,6 +13,7 @@ function stored(
 
 it.each([
   ['5', 5],
+  ['9223372036854775807', 9223372036854775807n],
   ['-1.5e3', -1500],
   ['true', true],
   ['"5"', '5'],
@@ -96,4 +97,9 @@ it('keeps a body of data that is no text', () => {
 
 it('keeps the priority of a message', () => {
   expect(outgoing(draftOf(stored({ body: 'x', header: { priority: 7 } }, 'value'))).priority).toBe(7);
+});
+
+it('keeps each digit of a large number in an edited body', () => {
+  const edited = outgoing(draftOf(stored({ body: { id: 9223372036854775807n } }, 'value')));
+  expect(edited.body).toEqual({ id: 9223372036854775807n });
 });

@@ -1,3 +1,4 @@
+import { parseExact, stringifyExact } from '@/api/exactJson';
 import type { MessageDocument, OutgoingMessage, StoredMessage } from '@/api/messages';
 
 /** A message that a person writes or edits, and the request it becomes. */
@@ -55,9 +56,10 @@ const PROPERTIES = [
 ] as const satisfies readonly (readonly [string, keyof MessageDraft])[];
 
 /** A number, a truth value or a text, as it is written; quotes make a text of anything. */
-export function valueOf(text: string): string | number | boolean {
+export function valueOf(text: string): string | number | bigint | boolean {
   const trimmed = text.trim();
   if (trimmed === 'true' || trimmed === 'false') return trimmed === 'true';
+  if (/^-?\d+$/.test(trimmed) && !Number.isSafeInteger(Number(trimmed))) return BigInt(trimmed);
   if (/^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(trimmed) && Number.isFinite(Number(trimmed)))
     return Number(trimmed);
   if (/^".*"$/s.test(trimmed)) return trimmed.slice(1, -1);
@@ -66,7 +68,8 @@ export function valueOf(text: string): string | number | boolean {
 
 function named(values: readonly NamedValue[]): Record<string, string | number | boolean> {
   return Object.fromEntries(
-    values.filter(({ name }) => name !== '').map(({ name, value }) => [name, valueOf(value)]),
+    // A BigInt is written with all of its digits.
+    values.filter(({ name }) => name !== '').map(({ name, value }) => [name, valueOf(value) as number]),
   );
 }
 
@@ -90,7 +93,7 @@ export function outgoing(draft: MessageDraft): OutgoingMessage {
   const applicationProperties = named(draft.properties);
   const annotations = named(draft.annotations);
   return {
-    ...(draft.encoding === 'none' ? {} : { body: isJson ? (JSON.parse(draft.body) as unknown) : draft.body }),
+    ...(draft.encoding === 'none' ? {} : { body: isJson ? parseExact(draft.body) : draft.body }),
     encoding: draft.encoding,
     ...(Object.keys(properties).length > 0 ? { properties } : {}),
     ...(Object.keys(applicationProperties).length > 0 ? { applicationProperties } : {}),
@@ -103,7 +106,7 @@ export function outgoing(draft: MessageDraft): OutgoingMessage {
 
 function text(value: unknown): string {
   if (value === undefined || value === null) return '';
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  return typeof value === 'string' ? value : stringifyExact(value);
 }
 
 function numberOf(value: unknown): number | undefined {
@@ -134,7 +137,7 @@ function bodyDraft({ kind, raw, message }: StoredMessage): Pick<MessageDraft, 'b
   if (kind === 'data' && raw) return dataDraft(raw.body);
   return typeof body === 'string'
     ? { body, encoding: 'text' }
-    : { body: JSON.stringify(body ?? null, null, 2), encoding: 'value' };
+    : { body: stringifyExact(body ?? null, 2), encoding: 'value' };
 }
 
 /** The draft of a stored message in its typed form, without what the platform added to it. */

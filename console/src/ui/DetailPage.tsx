@@ -12,6 +12,7 @@ import {
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useEffect, useRef, type ReactNode } from 'react';
 import { Outlet, useLocation, useNavigate } from 'react-router';
+import { ApiError } from '@/api/errors';
 import { PANEL_ID, Page, type Crumb } from './Page';
 import { Failure, Loading, PhaseLabel } from './States';
 
@@ -78,7 +79,7 @@ export interface DetailPageProps<T> {
   labels?: (shown: T) => ReactNode;
   subtitle?: (shown: T) => ReactNode;
   actions?: (shown: T) => ReactNode;
-  /** Whether an error replaces what was shown before: true where the thing disappears by itself. */
+  /** Whether every error replaces what was shown before, not only that the thing was deleted. */
   isErrorShown?: boolean;
 }
 
@@ -94,6 +95,10 @@ interface PlainProps<T> extends DetailPageProps<T> {
   children: (shown: T) => ReactNode;
 }
 
+function isDeleted(error: Error): boolean {
+  return error instanceof ApiError && error.isMissing;
+}
+
 function phaseOf(shown: unknown): ReactNode {
   const { status } = shown as { status?: { phase?: string; isReady?: boolean } };
   return <PhaseLabel phase={status?.phase} isReady={status?.isReady ?? false} />;
@@ -104,7 +109,9 @@ export function DetailPage<T>(props: PlainProps<T> | TabbedProps<T>) {
   const { found, title, crumbs, labels = phaseOf, subtitle, actions, isErrorShown = false } = props;
   const shown = found.data;
   const isFailed =
-    found.error && (shown === undefined || (isErrorShown && found.errorUpdatedAt > found.dataUpdatedAt));
+    found.error &&
+    (shown === undefined ||
+      ((isErrorShown || isDeleted(found.error)) && found.errorUpdatedAt > found.dataUpdatedAt));
   const isTabbed = 'tabs' in props;
   return (
     <Page
