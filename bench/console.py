@@ -1,16 +1,16 @@
 """Consoles beside traffic: what 100 open lists cost a node that passes 20,000 messages a second.
 
     .venv/bin/python bench/console.py [--seconds 20] [--rounds 3] [--consoles 100] [--rows 50]
-    .venv/bin/python bench/console.py --lists [--addresses 10000 100000] [--consoles 20] [--data DIR]
+    .venv/bin/python bench/console.py --lists [--addresses 10000 100000] [--data DIR] [--prepare]
 
 Each console follows the live values of 50 addresses every 2 s. Rounds without and with consoles
 alternate. Goals: every row is at most 3 s old, all consoles share one sampling, they take at most
 20 % of a core, and the messages per second are at least 0.97 of those without.
 
 With `--lists` the first page and the last page of a list, sorted by a live value and filtered, are
-timed beside consoles with open lists, which ask for their page again every few seconds, as the page of
-the console does. Goals: 1 s at 10,000 addresses, 2 s at 100,000. `--data` keeps the platform's folder,
-and a folder that has them is used as it is.
+timed beside consoles with open lists, which ask for their page again every few seconds, as the page
+of the console does. Goals: 1 s at 10,000 addresses, 2 s at 100,000. `--data` keeps the platform's
+folder, and a folder that has them is used as it is; `--prepare` stops there.
 
 Client and server share the machine. `cargo build --release -p enmasse-load` builds the load tool.
 """
@@ -130,7 +130,9 @@ def multiply(folder: Path, count: int) -> None:
     Declaring 100,000 by the API takes many minutes, and is not what is measured here.
     """
     with closing(sqlite3.connect(folder / STORE)) as store, store:
-        row = "select version, document from resources where kind = 'Address' and namespace = 'shop'"
+        row = (
+            "select version, document from resources where kind = 'Address' and namespace = 'shop'"
+        )
         ((version, document),) = store.execute(row).fetchall()
         uid = json.loads(document)["metadata"]["uid"]
         for number in range(1, count):
@@ -225,9 +227,7 @@ async def show_list(http: httpx2.AsyncClient, rows: int, first: int) -> None:
     query = OF_SPACE | {"sortBy": "-deliveredRate", "limit": str(rows)}
     while True:
         page = query | {"offset": str(first % 1000)}
-        answer = await http.get(
-            f"{SPACE}/addresses", params=page, headers={"X-Background": "1"}
-        )
+        answer = await http.get(f"{SPACE}/addresses", params=page, headers={"X-Background": "1"})
         if answer.status_code != 200:
             raise servers.Unavailable(answer.text)
         await asyncio.sleep(LIST_S)

@@ -26,9 +26,6 @@ WINDOW_MAX_S = 60.0
 COST_FACTOR = 10.0
 """Minimum ratio of the age at which a sample is renewed to its processor time."""
 
-RENEWAL_WAIT_S = 0.25
-"""Maximum time that a list waits for the renewal of an older sample."""
-
 NO_ADDRESS = AddressStatistics("", "", "")
 NO_SPACE = SpaceStatistics("", "")
 
@@ -102,7 +99,6 @@ class Samples:
         self._clock = clock
         self._taking = asyncio.Lock()
         self._latest: Sample | None = None
-        self._renewal: asyncio.Task[Sample] | None = None
 
     async def latest(self, fresh_s: float = FRESH_S) -> Sample:
         """Return a sample that is at most `fresh_s` old, that was too expensive to renew, or that
@@ -128,19 +124,16 @@ class Samples:
             return self._latest
 
     async def recent(self) -> Sample:
-        """Return the latest sample, or the one before it if its renewal takes longer than a list
-        should wait. The renewal goes on for the next reader; a sample older than `WINDOW_MAX_S` is
-        not returned.
+        """Return a sample as `latest` does, or the one before it while another reader renews it:
+        a list does not wait for that. A sample older than `WINDOW_MAX_S` is not returned.
         """
         latest = self._latest
-        if latest is None or self._clock.monotonic() - latest.now.taken_s > WINDOW_MAX_S:
-            return await self.latest()
-        if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.create_task(self.latest())
-            # The next reader meets the same error.
-            self._renewal.add_done_callback(lambda task: task.cancelled() or task.exception())
-        renewed, _ = await asyncio.wait({self._renewal}, timeout=RENEWAL_WAIT_S)
-        return renewed.pop().result() if renewed else latest
+        is_recent = (
+            latest is not None and self._clock.monotonic() - latest.now.taken_s <= WINDOW_MAX_S
+        )
+        if latest is not None and is_recent and self._taking.locked():
+            return latest
+        return await self.latest()
 
     async def _read(self) -> Reading:
         # The time before it: values must not be older than they say, however long it takes.
