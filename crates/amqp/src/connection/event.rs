@@ -2,6 +2,7 @@
 
 use thiserror::Error as ThisError;
 
+use crate::link::OutcomeCounts;
 use crate::types::{
     Attach, DeliveryState, Error, Fields, Open, Outcome, ReceiverSettleMode, SaslInit, SaslOutcome, SaslResponse,
     SenderSettleMode, Source, Symbol, Target,
@@ -294,32 +295,6 @@ pub struct AttachReply {
     /// receiving link lets only these be resumed. As many are listed as the frame has room for; an
     /// incomplete map is marked as such.
     pub unsettled: Option<Vec<(Vec<u8>, Option<DeliveryState>)>>,
-}
-
-/// Outcomes of the deliveries of a link since its attach, by kind (3.4). They wrap around.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutcomeCounts {
-    /// accepted
-    pub accepted: u32,
-    /// rejected
-    pub rejected: u32,
-    /// released
-    pub released: u32,
-    /// modified
-    pub modified: u32,
-}
-
-impl OutcomeCounts {
-    #[inline]
-    pub(crate) fn add(&mut self, outcome: &Outcome) {
-        let count = match outcome {
-            Outcome::Accepted => &mut self.accepted,
-            Outcome::Rejected(_) => &mut self.rejected,
-            Outcome::Released => &mut self.released,
-            Outcome::Modified(_) => &mut self.modified,
-        };
-        *count = count.wrapping_add(1);
-    }
 }
 
 /// The state of a link, for management.

@@ -23,9 +23,9 @@ mod transfers;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+pub use crate::link::OutcomeCounts;
 pub use event::{
-    AttachReply, ClosedBy, Event, Incoming, LinkId, LinkSummary, OutcomeCounts, Outgoing, SendError, SessionId, Tag,
-    UseError,
+    AttachReply, ClosedBy, Event, Incoming, LinkId, LinkSummary, Outgoing, SendError, SessionId, Tag, UseError,
 };
 use fault::Fault;
 use slab::Slab;

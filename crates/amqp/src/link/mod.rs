@@ -1,6 +1,7 @@
 //! One link endpoint (2.6): credit, the delivery in progress, settlement modes.
 
 mod offered;
+mod outcomes;
 pub(crate) mod state;
 mod tags;
 
@@ -8,11 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use offered::Offered;
+pub use outcomes::OutcomeCounts;
 use state::State;
 use tags::Tags;
 
 use crate::codec::fast::TransferView;
-use crate::connection::OutcomeCounts;
 use crate::types::{Error, Flow, Outcome, ReceiverSettleMode, Role, SenderSettleMode, condition};
 
 /// No limit.
