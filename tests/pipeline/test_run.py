@@ -122,28 +122,25 @@ def test_an_enmasse_error_is_the_only_line_unless_debug_is_given(
     assert "Traceback (most recent call last)" in debugged.stderr
 
 
-@pytest.mark.parametrize("batches", [1, 2])
-def test_a_killed_jvm_is_one_line_and_exit_code_7(
-    stream: Log, tmp_path: Path, batches: int
-) -> None:
-    """The JVM dies between two batches, and within one."""
-    file = document(tmp_path / "p", stream, {"maxRows": 20}, goldTrigger="1s")
-    stream.publish(message(number) for number in range(20 * batches + 200 * (batches - 1)))
-    words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None and process.stderr is not None
-        told = (json.loads(line)["event"] for line in process.stdout)
-        for _ in range(batches):
-            assert "batch" in told
-        (jvm,) = below(process.pid, MARKS["jvm"])
-        os.kill(jvm, signal.SIGKILL)
-        assert process.wait(60) == 7
-        lines = process.stderr.read().splitlines()
-    # Java itself warns at its start
-    said = [line for line in lines if not line.startswith("WARNING: ")]
-    assert len(said) == 1 and said[0].startswith("enmasse: Spark's JVM died: "), lines
+def test_a_killed_jvm_is_one_line_and_exit_code_7(stream: Log, tmp_path: Path) -> None:
+    """It dies between two batches, then within one."""
+    for batches, waiting in ((1, 0), (2, 200)):
+        stream.publish(message(number) for number in range(20 + waiting))
+        file = document(tmp_path / f"p{batches}", stream, {"maxRows": 20}, goldTrigger="1s")
+        words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+            assert process.stdout is not None and process.stderr is not None
+            told = (json.loads(line)["event"] for line in process.stdout)
+            for _ in range(batches):
+                assert "batch" in told
+            (jvm,) = below(process.pid, MARKS["jvm"])
+            os.kill(jvm, signal.SIGKILL)
+            assert process.wait(60) == 7
+            lines = process.stderr.read().splitlines()
+        # Java itself warns at its start
+        said = [line for line in lines if not line.startswith("WARNING: ")]
+        assert len(said) == 1 and said[0].startswith("enmasse: Spark's JVM died: "), lines
 
 
 def test_a_run_that_is_stopped_while_spark_starts_ends_cleanly(stream: Log, tmp_path: Path) -> None:
