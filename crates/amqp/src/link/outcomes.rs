@@ -1,4 +1,4 @@
-//! What became of the deliveries of a link.
+//! Counts of the outcomes of a link.
 
 use crate::types::Outcome;
 
