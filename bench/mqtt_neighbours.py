@@ -20,6 +20,7 @@ import os
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -137,7 +138,9 @@ def main() -> None:
             for _ in range(arguments.rounds):
                 for name, options in NEIGHBOURS.items():
                     if arguments.only in name:
-                        found[name].append(measured(server, options, arguments.seconds))
+                        run = measured(server, options, arguments.seconds)
+                        sys.stderr.write(f"{name}: p50 {run[0]:.2f} ms, p99 {run[1]:.2f} ms\n")
+                        found[name].append(run)
                         time.sleep(REST_S)
     print(f"load of the machine: {os.getloadavg()[0]:.1f}; medians of {arguments.rounds} rounds")
     print("| beside | p50, ms | p99, ms | memory at the peak, MiB more |")
