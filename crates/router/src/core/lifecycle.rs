@@ -294,6 +294,7 @@ impl Router {
             Treatment::Stream(stream) => {
                 let Address { declared, account, .. } = &self.addresses[at];
                 stream.clear(declared.key, *account, (&mut self.schedule, &mut self.received, &mut self.storage));
+                stream.gathered_packet_ids().for_each(|kept| self.packet_id_abandoned(&kept));
             }
             // A topic has no messages of its own. Those of a direct address are released with its
             // consumers.

@@ -4,8 +4,9 @@
 //! An identifier of the client is on disk in the group of its message, so that both exist or
 //! neither does. One of the node is on disk in the group that removes the message which the client
 //! has received. If the message has another home than the record, that group is a joint one of both
-//! homes. A link that recalls the record is answered once everything before it is on disk,
-//! so that it learns of each identifier whose message is stored.
+//! homes. A link that recalls the record is answered once everything before it is on disk, messages
+//! that a stream has gathered included, so that it learns of each identifier whose message is stored,
+//! and of no other one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +31,10 @@ pub(in crate::core) struct PacketIds {
     /// identifiers whose joint group is in flight, by their state keys; set: the record whose flow is
     /// complete in the meantime
     joint: BTreeMap<[u8; 3], Option<AttachmentId>>,
+    /// number of identifiers whose messages streams have gathered and not given to the log
+    gathered: u32,
+    /// links that have recalled the record, and wait for these
+    recalling: Vec<AttachmentId>,
 }
 
 /// How the packet identifier of the message that is being delivered is kept.
@@ -221,6 +226,30 @@ impl Router {
         }
     }
 
+    /// The message of a packet identifier is gathered, and is written with a later block.
+    pub(in crate::core) fn packet_id_gathered(&mut self, kept: &KeptPacketId) {
+        self.addresses.queue_mut(kept.at).resuming.packet_ids_mut().gathered += 1;
+    }
+
+    /// The gathered message of a packet identifier was deleted with its stream.
+    pub(in crate::core) fn packet_id_abandoned(&mut self, kept: &KeptPacketId) {
+        self.forget_packet_id(kept);
+        self.packet_id_written(kept);
+    }
+
+    /// The gathered message of a packet identifier is with the log, or was deleted.
+    pub(in crate::core) fn packet_id_written(&mut self, kept: &KeptPacketId) {
+        // The session was discarded in the meantime.
+        let Some(queue) = self.addresses.find_queue_mut(kept.at) else { return };
+        let ids = queue.resuming.packet_ids_mut();
+        debug_assert!(ids.gathered > 0, "it was gathered");
+        ids.gathered -= 1;
+        if ids.gathered == 0 {
+            let recalling = std::mem::take(&mut ids.recalling);
+            recalling.into_iter().for_each(|attachment| self.raise_fence(kept.at, Notice::Attached(attachment)));
+        }
+    }
+
     fn note_packet_id(&mut self, kept: &KeptPacketId) {
         self.addresses.queue_mut(kept.at).resuming.packet_ids_mut().of(kept.packet.flow).insert(kept.packet.id);
         self.storage.journal.note(kept.log, &kept.key(), KeptPacketId::VALUE);
@@ -292,7 +321,12 @@ impl Router {
     pub(in crate::core) fn answer_recalled(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &self.consumers[key];
         let attachment = consumer.attachment;
-        if let Some(ids) = self.addresses.queue(consumer.address).resuming.packet_ids() {
+        let resuming = &mut self.addresses.queue_mut(consumer.address).resuming;
+        if resuming.packet_ids().is_some_and(|ids| ids.gathered > 0) {
+            // Otherwise PUBREC could precede the message on disk.
+            return resuming.packet_ids_mut().recalling.push(attachment);
+        }
+        if let Some(ids) = resuming.packet_ids() {
             let (from_client, from_node) =
                 (ids.from_client.iter().copied().collect(), ids.from_node.iter().copied().collect());
             links.send(ToLink::PacketIds { attachment, from_client, from_node });

@@ -277,7 +277,8 @@ impl Lane {
     }
 
     fn has_messages(&self) -> bool {
-        !(self.growing.batch.is_empty() && self.full_batches.is_empty() && self.retiring.0.is_empty())
+        let has_batches = !(self.growing.batch.is_empty() && self.full_batches.is_empty());
+        has_batches || !self.blocks.is_empty() || !self.retiring.0.is_empty()
     }
 
     /// What [`Lane::take`] has taken.
@@ -296,7 +297,7 @@ impl Lane {
 
     /// Whether no record is pending or in flight. Records that a full disk refused do not count.
     fn is_idle(&self) -> bool {
-        let written = !self.has_messages() && self.blocks.is_empty() && self.in_flight.is_empty();
+        let written = !self.has_messages() && self.in_flight.is_empty();
         written && self.unordered.is_empty() && (!self.has_removals() || self.again.is_some())
     }
 

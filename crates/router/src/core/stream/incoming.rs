@@ -121,6 +121,9 @@ impl Router {
         }
         let elsewhere = self.take_joint().map(|(joint, lane)| PacketIdOf::Elsewhere(joint, lane));
         if let Some(kept) = elsewhere.or_else(|| self.take_packet_id().map(PacketIdOf::Here)) {
+            if let PacketIdOf::Here(kept) = &kept {
+                self.packet_id_gathered(kept);
+            }
             let packet_id = StreamPacketId { kept, settlement, is_written: false };
             self.addresses.stream_mut(at).parts[number as usize].packet_ids.push(packet_id);
         }

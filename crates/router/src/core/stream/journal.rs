@@ -131,6 +131,12 @@ impl Part {
         self.partition.may_flush() && self.packet_ids.iter().any(joins)
     }
 
+    /// The packet identifiers of messages that are not in flight, whose records live here.
+    pub(super) fn gathered_packet_ids(&self) -> impl Iterator<Item = KeptPacketId> {
+        let gathered = self.packet_ids.iter().filter(|id| !id.is_written);
+        gathered.filter_map(|id| if let PacketIdOf::Here(kept) = id.kept { Some(kept) } else { None })
+    }
+
     /// The joint groups of messages that are not in flight.
     pub(super) fn gathered_joints(&self) -> impl Iterator<Item = (Joint, LaneId)> {
         let gathered = self.packet_ids.iter().filter(|id| !id.is_written);
@@ -195,7 +201,7 @@ impl Router {
             // The stream was deleted in the meantime.
             let Some(key) = self.addresses.get(at).map(|address| address.declared.key) else { continue };
             let stream = self.addresses.stream_mut(at);
-            let mut kept = Vec::new();
+            let (mut kept, mut written) = (Vec::new(), Vec::new());
             for number in std::mem::take(&mut stream.gathered) {
                 if awaited.contains(&(key, number)) {
                     stream.gathered.push(number);
@@ -206,6 +212,7 @@ impl Router {
                 let (bodies, journal) = (&mut self.storage.bodies, &mut self.storage.journal);
                 if let Some(log) = stream.parts[number as usize].log.filter(|_| !ids.is_empty()) {
                     write_with_packet_ids(at, number, log, &ids, (stream, bodies, journal));
+                    written.extend(ids.kept);
                     continue;
                 }
                 write_gathered(at, number, stream, bodies, &mut kept, |log, block, in_flight| {
@@ -215,6 +222,7 @@ impl Router {
             if !stream.gathered.is_empty() {
                 self.schedule.gathering.push(at);
             }
+            written.iter().for_each(|kept| self.packet_id_written(kept));
             self.keep_blocks(kept, links);
         }
     }
@@ -235,6 +243,7 @@ impl Router {
                 self.storage.journal.post_block(log, block, in_flight);
             });
             self.storage.journal.post_packet_ids(&ids.kept);
+            ids.kept.iter().for_each(|kept| self.packet_id_written(kept));
             joints.extend(ids.joints);
         }
         (kept, joints)

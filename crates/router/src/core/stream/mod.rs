@@ -24,7 +24,7 @@ use super::arriving::PendingDuplicate;
 use super::message::SettlementTarget;
 use super::received::{Account, Received};
 use super::schedule::Schedule;
-use super::storage::Storage;
+use super::storage::{KeptPacketId, Storage};
 use super::{AddressKey, Declared, Links, Router};
 
 use incoming::StreamPacketId;
@@ -246,6 +246,11 @@ impl Stream {
             part.partition.places().for_each(|place| freed.add(place));
             storage.journal.drop_partition(log, &freed);
         }
+    }
+
+    /// The packet identifiers of messages that were never given to the log.
+    pub(super) fn gathered_packet_ids(&self) -> impl Iterator<Item = KeptPacketId> {
+        self.parts.iter().flat_map(Part::gathered_packet_ids)
     }
 
     pub(super) fn stats(&self) -> QueueStats {

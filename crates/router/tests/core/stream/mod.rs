@@ -2,6 +2,7 @@
 //! state after a restart.
 
 mod crash;
+mod exactly_once;
 mod life;
 mod random;
 mod transactions;
@@ -43,6 +44,8 @@ struct Recorded {
     discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// attachments without room
     full: Vec<AttachmentId>,
+    /// those of a recalled record, from its client
+    packet_ids: Option<Vec<u16>>,
 }
 
 #[derive(Clone, Debug)]
@@ -101,7 +104,8 @@ impl Links for Recorded {
             ToLink::Close { attachment, error } => {
                 self.closed.insert(attachment, error.into_owned());
             }
-            ToLink::Hold { .. } | ToLink::Halted { .. } => {}
+            ToLink::PacketIds { from_client, .. } => self.packet_ids = Some(from_client),
+            ToLink::Hold { .. } | ToLink::Halted { .. } | ToLink::Recalled { .. } => {}
             other => panic!("unexpected command of a stream: {other:?}"),
         }
     }

@@ -1,0 +1,92 @@
+//! Packet identifiers of QoS 2 beside messages of a stream (MQTT 5.0, 4.3.3).
+
+use enmasse_amqp::types::condition;
+use enmasse_router::core::{Flow, OpenTopic, PacketFlow, QueueNumbers, Subscribing, SubscriptionName};
+
+use super::*;
+
+const SESSIONS: AddressKey = AddressKey(60);
+const RECORD: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 900 };
+const AGAIN: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 901 };
+const PACKET: PacketFlow = PacketFlow { flow: Flow::FromClient, id: 7 };
+
+fn record() -> SubscriptionName {
+    SubscriptionName { space: 1, container: Some("meter".into()), name: "session".into(), durable: true }
+}
+
+/// Attaches a link to the record of a session.
+fn attach_record(site: &mut Site) {
+    site.router.set_queue_numbers(QueueNumbers::new(100));
+    let sessions = Declared { key: SESSIONS, kind: AddressKind::Topic, ..declared() };
+    let opened = OpenTopic::new("sessions".into(), queue::Settings::default(), true);
+    site.router.open_topic(sessions, opened, &mut site.recorded);
+    let subscribing = Subscribing { name: Some(record()), ..Subscribing::default() };
+    let consuming = Consuming { subscribing: Some(Box::new(subscribing)), ..Consuming::default() };
+    let role = AttachmentRole::Consumer { filter: None, consuming };
+    site.router.attach(RECORD, sessions, role, &mut site.recorded);
+    site.pump();
+}
+
+impl Site {
+    fn deliver_once(&mut self, delivery_id: u32) {
+        let mut payload = Vec::new();
+        encode_message(&mut payload, &Message { body: Body::Data(vec!["once".into()]), ..Message::default() });
+        let packet = (RECORD, PACKET);
+        self.router.deliver_once(PRODUCER, whole(delivery_id, &payload), packet, &mut self.recorded);
+    }
+
+    /// The client connects again.
+    fn recall(&mut self) {
+        self.router.detach(RECORD, &mut self.recorded);
+        self.router.recall(AGAIN, &[record()], &mut self.recorded);
+    }
+}
+
+/// A message of QoS 2 waits for a block in flight, and its client connects again.
+fn with_gathered_message() -> Site {
+    let mut site = Site::new(1, Settings::default());
+    attach_record(&mut site);
+    site.slow = true;
+    site.send("in flight");
+    site.turn();
+    site.deliver_once(1);
+    site.turn();
+    site.recall();
+    site.turn();
+    site
+}
+
+#[test]
+fn recalled_record_waits_until_gathered_messages_are_on_disk() {
+    let mut site = with_gathered_message();
+    site.answer();
+    site.turn();
+    assert_eq!(site.recorded.packet_ids, None, "the message is not on disk");
+    site.answer();
+    site.turn();
+    assert_eq!(site.accepted(), [0, 1]);
+    assert_eq!(site.recorded.packet_ids, Some(vec![PACKET.id]));
+}
+
+#[test]
+fn recalled_record_waits_for_a_block_that_was_just_written() {
+    let mut site = Site::new(1, Settings::default());
+    attach_record(&mut site);
+    site.slow = true;
+    site.deliver_once(0);
+    site.recall();
+    site.turn();
+    assert_eq!(site.recorded.packet_ids, None, "the message is not on disk");
+    site.answer();
+    site.turn();
+    assert_eq!(site.recorded.packet_ids, Some(vec![PACKET.id]));
+}
+
+#[test]
+fn packet_identifier_of_a_gathered_message_ends_with_its_stream() {
+    let mut site = with_gathered_message();
+    site.router.delete_address(STREAM, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut site.recorded);
+    site.slow = false;
+    site.pump();
+    assert_eq!(site.recorded.packet_ids, Some(Vec::new()));
+}
