@@ -70,6 +70,7 @@ class Node:
         discard_unnamed: bool = False,
         limits: NodeLimits | None = None,
         multicast_settle_timeout_ms: int = 1_000,
+        mqtt_hold_ms: int = 10_000,
         proxies: Collection[str] = (),
     ) -> None:
         """Start the worker threads (0: one per core), without listeners and with an empty Plan.
@@ -78,7 +79,8 @@ class Node:
         users; without it they change with each start, unlike those of real users. `journal` is the
         folder of stored messages; without it no address can store on disk. `discard_unnamed`
         deletes those whose address is unknown because its declaration is damaged.
-        `multicast_settle_timeout_ms` bounds the wait for a consumer that settles nothing.
+        `multicast_settle_timeout_ms` bounds the wait for a consumer that settles nothing,
+        `mqtt_hold_ms` the time that a full address holds a client of MQTT back.
         `proxies` are networks whose connections begin with a header of the PROXY protocol.
         """
         bounds = limits or NodeLimits()
@@ -96,6 +98,7 @@ class Node:
                 "linkCapacity": bounds.link_credit,
                 "receiveBudgetBytes": bounds.receive_budget,
                 "multicastSettleTimeoutMs": multicast_settle_timeout_ms,
+                "mqttHoldMs": mqtt_hold_ms,
                 "idleTimeoutMs": None if idle_s is None else round(idle_s * 1000),
             },
         }

@@ -130,6 +130,12 @@ def test_multicast_settle_timeout_out_of_range_is_rejected(timeout_ms: int) -> N
         load({"multicast_settle_timeout_ms": timeout_ms}, {})
 
 
+@pytest.mark.parametrize("hold_ms", [99, 3_600_001])
+def test_mqtt_hold_out_of_range_is_rejected(hold_ms: int) -> None:
+    with pytest.raises(Invalid, match="setting mqtt-hold-ms"):
+        load({"mqtt_hold_ms": hold_ms}, {})
+
+
 @pytest.mark.parametrize("text", ["63MiB", "0", "100%", "much", "-5%"])
 def test_receive_memory_is_a_size_or_a_percentage(text: str) -> None:
     assert load({"receive_memory": "2GiB"}, {})[0].receive_memory == "2GiB"

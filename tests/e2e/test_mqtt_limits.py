@@ -15,6 +15,9 @@ pytestmark = pytest.mark.timeout(180)
 ROOM = 5
 """Messages of the bounded queue."""
 
+HOLD_MS = 1_000
+"""How long a full queue holds a client back."""
+
 MIB = 1 << 20
 PACKET_BYTES_MAX = MIB + (64 << 10)
 GROWTH_BYTES_MAX = 64 * MIB
@@ -28,7 +31,8 @@ ADDRESSES = (
 @pytest.fixture(scope="module")
 def served(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
     """A platform with two bounded queues and a topic."""
-    return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES))
+    path = document(tmp_path_factory.mktemp("documents"), *ADDRESSES)
+    return start_platform("-f", path, "--mqtt-hold-ms", str(HOLD_MS))
 
 
 def test_client_that_publishes_to_and_consumes_from_a_full_queue_makes_progress(

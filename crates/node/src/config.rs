@@ -106,6 +106,9 @@ pub struct Limits {
     /// lose their credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that causes output
     /// without reading reaches this bound.
     pub output_hard_bytes: usize,
+    /// Milliseconds that the publications of a client of MQTT are not read while an address holds
+    /// them back; then they are refused.
+    pub mqtt_hold_ms: u64,
     /// Milliseconds that an unsettled multicast message waits for the outcome of a consumer after
     /// another consumer has settled; then the late consumer's copy counts as released.
     pub multicast_settle_timeout_ms: u64,
@@ -125,6 +128,7 @@ impl Default for Limits {
             max_frame_size_bytes: 131_072,
             link_capacity: 1000,
             output_hard_bytes: 8 * 1024 * 1024,
+            mqtt_hold_ms: 10_000,
             multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             receive_budget_bytes: 1 << 30,
             linger_ms: 1_000,
@@ -188,6 +192,9 @@ impl NodeConfig {
         }
         if !(100..=3_600_000).contains(&limits.multicast_settle_timeout_ms) {
             return wrong("limits.multicastSettleTimeoutMs", "must be 100 to 3600000");
+        }
+        if !(100..=3_600_000).contains(&limits.mqtt_hold_ms) {
+            return wrong("limits.mqttHoldMs", "must be 100 to 3600000");
         }
         Ok(())
     }

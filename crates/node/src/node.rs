@@ -536,6 +536,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         link_capacity: limits.link_capacity,
         queue_numbers,
         message_size_max: None,
+        mqtt_hold_ms: limits.mqtt_hold_ms,
         multicast_settle_timeout_ms: limits.multicast_settle_timeout_ms,
         insecure: config.insecure,
         receive_budget: Arc::new(ReceiveBudget::new(limits.receive_budget_bytes)),

@@ -219,6 +219,7 @@ impl Bench {
             loads: vec![Load::default()],
             link_capacity: 1000,
             message_size_max: None,
+            mqtt_hold_ms: 10_000,
             multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             queue_numbers: QueueNumbers::new(1),
             insecure: false,

@@ -121,6 +121,7 @@ impl Node {
             link_capacity: scenario.link_capacity,
             message_size_max: None,
             // The ledger expects every outcome to count, so the time-out is disabled.
+            mqtt_hold_ms: 10_000,
             multicast_settle_timeout_ms: u64::MAX,
             queue_numbers: recovered_queues.numbers(),
             insecure: false,

@@ -153,6 +153,7 @@ def _grace(value: object) -> float | None:
 GRACE_S = 300.0
 
 MULTICAST_SETTLE_TIMEOUT_MS = 1_000
+MQTT_HOLD_MS = 10_000
 
 _HOST_NAME = re.compile(r"(?!-)[a-zA-Z0-9_-]{1,63}(?<!-)(\.(?!-)[a-zA-Z0-9_-]{1,63}(?<!-))*")
 
@@ -295,6 +296,11 @@ class Settings(BaseModel):
     )
     """Milliseconds that the sender of an unsettled multicast message waits for one consumer after
     another settled; that consumer then counts as having released its copy.
+    """
+
+    mqtt_hold_ms: int = Field(default=MQTT_HOLD_MS, ge=100, le=3_600_000)
+    """Milliseconds that the publications of an MQTT client are not read while their address is
+    full. After that they are refused, so that the acknowledgements of the client are read.
     """
 
     namespace_resources_max: int = Field(default=NAMESPACE_RESOURCES_MAX, ge=1)

@@ -1,5 +1,7 @@
 //! Names of what lives on a shard and is known on others.
 
+use enmasse_journal::log::JointId;
+
 /// The identity of an attachment. The shard that owns the link assigns indices densely and
 /// increments the generation for each occupant of a slot, so that commands for an earlier occupant
 /// are detected and dropped.
@@ -38,6 +40,13 @@ pub struct Joint {
     pub number: u64,
     /// the number of its parts
     pub parts: u16,
+}
+
+impl Joint {
+    /// Its identity in the log.
+    pub(in crate::core) const fn id(&self) -> JointId {
+        JointId { worker: self.worker, number: self.number }
+    }
 }
 
 impl Joint {

@@ -29,6 +29,8 @@ use crate::plan::Operation;
 
 pub(super) struct Fabric {
     pub(super) index: u16,
+    /// how long the publications of a client of MQTT are not read while an address holds them back
+    mqtt_hold_ms: u64,
     /// boxed: the slab grows by doubling, which would cost idle connections their size again
     pub(super) conns: Slab<Box<Conn>>,
     pub(super) attachments: Attachments,
@@ -71,9 +73,10 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    pub(super) fn new(index: u16, count: u16) -> Self {
+    pub(super) fn new(index: u16, count: u16, mqtt_hold_ms: u64) -> Self {
         Self {
             index,
+            mqtt_hold_ms,
             conns: Slab::new(),
             attachments: Attachments::new(index),
             outboxes: (0..count).map(|_| CommandBatch::default()).collect(),
@@ -254,7 +257,7 @@ impl Fabric {
             state.held_links.insert(link);
         } else {
             state.held_links.remove(&link);
-            state.machine.set_held(LinkId(link), false);
+            state.machine.set_held(LinkId(link), false, self.mqtt_hold_ms);
         }
     }
 
@@ -295,7 +298,7 @@ impl Fabric {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         for link in held {
             let continues = state.machine.link_session(link).is_some_and(|session| open.contains(&session));
-            state.machine.set_held(link, !continues);
+            state.machine.set_held(link, !continues, self.mqtt_hold_ms);
         }
         let sends_only = || open.is_empty() && !state.links.iter().any(|link| matches!(link, Link::Consumer { .. }));
         let stopped = state.stops > 0 || state.send_only_stops > 0 && sends_only();

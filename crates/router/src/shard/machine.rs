@@ -173,10 +173,11 @@ impl Machine {
         }
     }
 
-    pub(super) fn set_held(&mut self, link: LinkId, held: bool) {
+    /// `hold_ms`: how long the publications of a client of MQTT are not read.
+    pub(super) fn set_held(&mut self, link: LinkId, held: bool, hold_ms: u64) {
         match self {
             Self::Amqp(machine) => machine.set_held(link, held),
-            Self::Mqtt(machine) => machine.set_held(held),
+            Self::Mqtt(machine) => machine.set_held(held, hold_ms),
         }
     }
 

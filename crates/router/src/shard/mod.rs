@@ -133,6 +133,9 @@ pub struct Shared {
     pub link_capacity: u32,
     /// largest message in bytes, unless its address has a lower limit
     pub message_size_max: Option<u64>,
+    /// how long the publications of a client of MQTT are not read while an address holds them back,
+    /// in milliseconds
+    pub mqtt_hold_ms: u64,
     /// how long a producer waits for outcomes of other multicast consumers after the first outcome,
     /// in milliseconds
     pub multicast_settle_timeout_ms: u64,
@@ -230,7 +233,7 @@ impl Shard {
         router.set_receive_budget(Arc::clone(&shared.receive_budget));
         Self {
             router,
-            fabric: Fabric::new(index, count),
+            fabric: Fabric::new(index, count, shared.mqtt_hold_ms),
             shared,
             table,
             departures: Departures::new(),

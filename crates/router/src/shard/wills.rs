@@ -123,7 +123,11 @@ impl Shard {
         let Some(Link::Will(state)) = self.fabric.conns[id.key()].links.get(link.0 as usize) else { return };
         let (agent, name) = (state.agent, state.name.clone());
         let owner = WillOwner { conn: id, link, unanswered: Some(delivery_id), left: None };
-        if let Some(agent) = agent.filter(|agent| self.knows(*agent)) {
+        let has_session = |agent: &ConnId| {
+            let conn = self.fabric.conns.get(agent.key()).filter(|_| self.knows(*agent));
+            conn.and_then(|conn| conn.machine.mqtt()).is_some_and(|mqtt| !mqtt.ended)
+        };
+        if let Some(agent) = agent.filter(has_session) {
             return self.replace_will(agent, owner, will);
         }
         let agent = self.begin_agent(id, &name, owner, will);

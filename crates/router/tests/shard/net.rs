@@ -122,6 +122,7 @@ impl Net {
             loads: (0..shards).map(|_| Load::default()).collect(),
             link_capacity: 1000,
             message_size_max: None,
+            mqtt_hold_ms: 10_000,
             multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             queue_numbers: QueueNumbers::new(1),
             insecure: false,

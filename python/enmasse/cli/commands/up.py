@@ -172,6 +172,15 @@ MulticastSettleTimeout = Annotated[
         range(100, 3_600_001),
     ),
 ]
+MqttHold = Annotated[
+    int | None,
+    _number(
+        "How long publications of an MQTT client wait for a full address before they are refused.",
+        10_000,
+        "MS",
+        range(100, 3_600_001),
+    ),
+]
 NamespaceResources = Annotated[
     int | None, _number("Maximum resources of each kind in a namespace.", 200_000, "N")
 ]
@@ -305,6 +314,7 @@ def up(
     receive_memory: ReceiveMemory = None,
     discard_unnamed: DiscardUnnamed = None,
     multicast_settle_timeout_ms: MulticastSettleTimeout = None,
+    mqtt_hold_ms: MqttHold = None,
     namespace_resources_max: NamespaceResources = None,
     namespace_data_bytes_max: NamespaceDataBytes = None,
     namespace_plans: NamespacePlans = None,

@@ -233,6 +233,7 @@ class Leader:
                 receive_bytes(self._settings.receive_memory),
             ),
             multicast_settle_timeout_ms=self._settings.multicast_settle_timeout_ms,
+            mqtt_hold_ms=self._settings.mqtt_hold_ms,
             proxies=[one for one in self._settings.proxy_protocol.split(",") if one],
         )
         self._allow_web(node)

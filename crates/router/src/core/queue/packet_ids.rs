@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use enmasse_amqp::types::Outcome;
-use enmasse_journal::log::{RecoveredQueue, Refused};
+use enmasse_journal::log::{JointId, RecoveredQueue, Refused};
 use enmasse_journal::queue::Seq;
 
 use super::super::arena::Key;
@@ -28,9 +28,9 @@ pub(in crate::core) struct PacketIds {
     from_client: BTreeSet<u16>,
     /// of messages that the client has received and not completed
     from_node: BTreeSet<u16>,
-    /// identifiers whose joint group is in flight, by their state keys; set: the record whose flow is
-    /// complete in the meantime
-    joint: BTreeMap<[u8; 3], Option<AttachmentId>>,
+    /// identifiers whose joint group is in flight, by their state keys: their last group; set: the
+    /// record whose flow is complete in the meantime
+    joint: BTreeMap<[u8; 3], (JointId, Option<AttachmentId>)>,
     /// number of identifiers whose messages streams have gathered and not given to the log
     gathered: u32,
     /// links that have recalled the record, and wait for these
@@ -127,7 +127,7 @@ impl Router {
         if let Some(kept) = kept {
             let ids = self.addresses.queue_mut(kept.at).resuming.packet_ids_mut();
             ids.of(packet.flow).insert(packet.id);
-            ids.joint.insert(kept.key(), None);
+            ids.joint.insert(kept.key(), (joint.id(), None));
             self.storage.journal.add_packet_id(kept);
         }
         self.storage.journal.end_unordered_part(joint);
@@ -138,10 +138,20 @@ impl Router {
 
     /// Ends the joint group of a packet identifier. If the log has refused it, the client sends its
     /// message again; what the client has received is kept without the group.
-    pub(in crate::core) fn end_joint_packet_id(&mut self, kept: &KeptPacketId, result: &Result<(), Refused>) {
+    pub(in crate::core) fn end_joint_packet_id(
+        &mut self,
+        kept: &KeptPacketId,
+        group: Option<JointId>,
+        result: &Result<(), Refused>,
+    ) {
         let Some(queue) = self.addresses.find_queue_mut(kept.at) else { return };
         let ids = queue.resuming.packet_ids_mut();
-        let completed = ids.joint.remove(&kept.key()).flatten();
+        // A client that was told of the refusal may have used the identifier again: it belongs to a
+        // later group then.
+        let Some((_, completed)) = ids.joint.get(&kept.key()).filter(|(last, _)| group == Some(*last)).copied() else {
+            return;
+        };
+        ids.joint.remove(&kept.key());
         match (result, kept.packet.flow) {
             (Ok(()), _) => {}
             (Err(_), Flow::FromClient) => {
@@ -300,7 +310,7 @@ impl Router {
             return links.send(ToLink::PacketId { record, packet, kept: false });
         };
         let ids = self.addresses.queue_mut(kept.at).resuming.packet_ids_mut();
-        if let Some(completed) = ids.joint.get_mut(&kept.key()) {
+        if let Some((_, completed)) = ids.joint.get_mut(&kept.key()) {
             // The log may write the removal before the group.
             *completed = Some(record);
             return;

@@ -34,8 +34,10 @@ pub(super) fn sent_of(recovered: &RecoveredQueue) -> impl Iterator<Item = u64> {
 }
 
 impl Sent {
-    /// The state of a message that was sent before a restart; its record expires no more.
+    /// The state of a message that was sent before a restart; its record expires no more, and is not
+    /// due again.
     pub(super) fn restored(record: &mut Record) -> Self {
+        record.due = None;
         Self { expires: record.expires.take(), keeps: true }
     }
 }

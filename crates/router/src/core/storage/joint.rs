@@ -8,7 +8,7 @@
 //! other answer of the lane may wait for that.
 
 use enmasse_amqp::types::Outcome;
-use enmasse_journal::log::{JointId, JointPart, Refused};
+use enmasse_journal::log::{JointPart, Refused};
 use enmasse_journal::queue::{Item, RecordLocation, Seq};
 
 use super::super::arena::Key;
@@ -18,12 +18,8 @@ use super::commit::{Completion, KeptPacketId, Received};
 use super::journal::{Journal, not_stored};
 use super::lanes::LaneId;
 
-fn id_of(joint: &Joint) -> JointId {
-    JointId { worker: joint.worker, number: joint.number }
-}
-
 fn part_of(joint: Joint) -> JointPart {
-    JointPart { id: id_of(&joint), parts: joint.parts, declined: None, joins: Vec::new() }
+    JointPart { id: joint.id(), parts: joint.parts, declined: None, joins: Vec::new() }
 }
 
 impl Journal {
@@ -84,7 +80,7 @@ impl Journal {
 
     /// Ends the part, which belongs to all of these groups: they are written as one.
     pub(in crate::core) fn end_joining_part(&mut self, joint: Joint, joins: &[Joint]) {
-        let joins = joins.iter().map(|joined| (id_of(joined), joined.parts)).collect();
+        let joins = joins.iter().map(|joined| (joined.id(), joined.parts)).collect();
         self.lanes.at(self.open).end_part(JointPart { joins, ..part_of(joint) });
     }
 

@@ -568,6 +568,7 @@ impl Router {
     /// Messages are on disk or refused, with all that was written in their groups.
     fn stored(&mut self, writes: Writes, batch: WriteBatch, result: &Result<(), Refused>, links: &mut impl Links) {
         let Writes { mut commits, declared, posting, blocks, departures, in_memory, packet_id, received, .. } = writes;
+        let group = writes.joint;
         for at in declared {
             self.subscription_declared(at, result.as_ref().err(), links);
         }
@@ -587,7 +588,7 @@ impl Router {
         }
         departures.iter().for_each(|departure| self.end_departure(departure, result, links));
         if let Some(kept) = packet_id {
-            self.end_joint_packet_id(&kept, result);
+            self.end_joint_packet_id(&kept, group, result);
         }
         if let Some(received) = received.filter(|_| result.is_err()) {
             self.remove_received_alone(received);

@@ -62,9 +62,6 @@ const RETRY_MS: u64 = 100;
 pub(in crate::shard) const CONSUMER_WAIT_MS: u64 = 10_000;
 /// Bytes of publications that may wait for consumers, of one client.
 pub(in crate::shard) const WAITING_BYTES_MAX: usize = 1 << 20;
-/// How long the client's publications are not read while an address holds them back; then they are
-/// refused, so that its acknowledgements are read again (`docs/contracts.md` 10).
-pub(in crate::shard) const HELD_MS: u64 = 10_000;
 
 /// The state of one connection.
 pub(in crate::shard) struct Mqtt {
@@ -117,8 +114,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) retries: VecDeque<(Time, u32)>,
     /// bytes of publications that may wait for a consumer
     pub(in crate::shard) waiting_bytes: usize,
-    /// since when an address holds the publications back
-    pub(in crate::shard) held_since: Option<Time>,
+    /// an address holds the publications back: until when they are not read
+    pub(in crate::shard) held_until: Option<Time>,
     /// the address for the next packet was requested, and not created
     pub(in crate::shard) not_created: bool,
     /// publications are refused while they are held back
@@ -257,7 +254,7 @@ impl Mqtt {
             system_due: None,
             retries: VecDeque::new(),
             waiting_bytes: 0,
-            held_since: None,
+            held_until: None,
             not_created: false,
             sheds: false,
             is_paused: false,
@@ -319,9 +316,9 @@ impl Mqtt {
     }
 
     /// Whether PUBLISH packets are not read now: an address holds them back, or the space is over
-    /// its rate. After [`HELD_MS`] they are read and refused.
+    /// its rate. After `mqtt_hold_ms` they are read and refused.
     pub(in crate::shard) fn pauses_publications(&mut self, paced: bool) -> bool {
-        let pauses = paced || self.held_since.is_some() && !self.sheds;
+        let pauses = paced || self.held_until.is_some() && !self.sheds;
         self.is_paused = pauses;
         pauses
     }
@@ -526,11 +523,13 @@ impl Mqtt {
     }
 
     /// An address holds the publications back, or lets them continue.
-    pub(in crate::shard) fn set_held(&mut self, held: bool) {
+    /// An address holds the publications back, or continues. They are not read for `hold_ms`; then
+    /// they are refused, so that the client's acknowledgements are read again (`docs/contracts.md` 10).
+    pub(in crate::shard) fn set_held(&mut self, held: bool, hold_ms: u64) {
         if !held {
-            (self.held_since, self.sheds, self.is_paused) = (None, false, false);
-        } else if self.held_since.is_none() {
-            self.held_since = Some(self.now);
+            (self.held_until, self.sheds, self.is_paused) = (None, false, false);
+        } else if self.held_until.is_none() {
+            self.held_until = Some(self.now.plus_millis(hold_ms));
         }
     }
 
@@ -540,7 +539,7 @@ impl Mqtt {
     }
 
     pub(in crate::shard) fn poll_timeout(&self) -> Option<Time> {
-        let shed = self.held_since.filter(|_| !self.sheds).map(|since| since.plus_millis(HELD_MS));
+        let shed = self.held_until.filter(|_| !self.sheds);
         let retry = self.retries.front().map(|(at, _)| *at);
         [self.machine.poll_timeout(), shed, retry, self.system_due].into_iter().flatten().min()
     }
@@ -548,7 +547,7 @@ impl Mqtt {
     pub(in crate::shard) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         (self.is_paused, self.is_blocked) = (false, false);
-        self.sheds |= self.held_since.is_some_and(|since| since.plus_millis(HELD_MS) <= now);
+        self.sheds |= self.held_until.is_some_and(|until| until <= now);
         self.machine.handle_timeout(now);
     }
 
@@ -676,13 +675,14 @@ impl Mqtt {
         closed.code.is_error().then(|| Error::new(condition::CONNECTION_FORCED, what))
     }
 
-    /// What the deliveries of a subscription are due.
+    /// What the deliveries of a subscription are due. A queue gives each message to one consumer, and
+    /// keeps it until that has it.
     pub(in crate::shard) fn guarantee(&self, link: LinkId) -> Guarantee {
-        match self.link(link).and_then(|link| self.granted(&link.filter)) {
-            _ if self.serving.is_some() => Guarantee::Outcome,
-            Some(QoS::AtMostOnce) => Guarantee::AtMostOnce,
+        let Some(found) = self.link(link).filter(|_| self.serving.is_none()) else { return Guarantee::Outcome };
+        match self.granted(&found.filter) {
+            Some(QoS::AtMostOnce) if found.entry.kind == AddressKind::Topic => Guarantee::AtMostOnce,
+            Some(QoS::AtMostOnce) | None => Guarantee::Outcome,
             Some(QoS::AtLeastOnce | QoS::ExactlyOnce) => Guarantee::Kept,
-            None => Guarantee::Outcome,
         }
     }
 

@@ -109,6 +109,8 @@ impl Shard {
     /// rights of its user, or another link of the same name takes over.
     pub(super) fn agent_closed(&mut self, agent: ConnId) {
         if self.mqtt(agent).is_some_and(|mqtt| mqtt.session.is_decided) {
+            // One that is being replaced is published instead of kept.
+            self.answer_owner(agent, None);
             return self.end_agent(agent, true);
         }
         self.agent_refused(agent, "the will cannot be kept: the address space has no room for it");

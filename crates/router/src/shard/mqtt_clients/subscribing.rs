@@ -114,14 +114,14 @@ impl Shard {
     fn renew_guarantees(&mut self, id: ConnId, text: &str) {
         let conn = &self.fabric.conns[id.key()];
         let Some(mqtt) = conn.machine.mqtt() else { return };
-        let links = mqtt.links_of(text);
-        let Some(guarantee) = links.first().map(|link| mqtt.guarantee(*link)) else { return };
-        let attachments = links.iter().filter_map(|link| match conn.links.get(link.0 as usize) {
-            Some(Link::Consumer { attachments, .. }) => Some(attachments),
+        let renewed = mqtt.links_of(text).into_iter().flat_map(|link| match conn.links.get(link.0 as usize) {
+            Some(Link::Consumer { attachments, .. }) => {
+                attachments.iter().map(|attachment| (*attachment, mqtt.guarantee(link))).collect()
+            }
             // It is not attached yet, and will be with the new QoS.
-            _ => None,
+            _ => Vec::new(),
         });
-        for attachment in attachments.flatten().copied().collect::<Vec<_>>() {
+        for (attachment, guarantee) in renewed.collect::<Vec<_>>() {
             if let Some(home) = self.fabric.attachments.get(attachment).map(|state| state.home) {
                 self.send_to_home(home, ToHome::Guarantee { attachment, guarantee });
             }

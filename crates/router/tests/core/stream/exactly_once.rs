@@ -1,7 +1,8 @@
 //! Packet identifiers of QoS 2 beside messages of a stream (MQTT 5.0, 4.3.3).
 
 use enmasse_amqp::types::condition;
-use enmasse_router::core::{Flow, OpenTopic, PacketFlow, QueueNumbers, Subscribing, SubscriptionName};
+use enmasse_journal::log::{Fault, Refused};
+use enmasse_router::core::{Flow, Joint, OpenTopic, PacketFlow, QueueNumbers, Subscribing, SubscriptionName};
 
 use super::*;
 
@@ -89,4 +90,22 @@ fn packet_identifier_of_a_gathered_message_ends_with_its_stream() {
     site.slow = false;
     site.pump();
     assert_eq!(site.recorded.packet_ids, Some(Vec::new()));
+}
+
+#[test]
+fn identifier_used_again_after_a_refusal_belongs_to_its_later_group() {
+    let mut site = Site::new(1, Settings::default());
+    attach_record(&mut site);
+    site.slow = true;
+    let [first, second] = [1, 2].map(|number| Joint { worker: 0, number, parts: 2 });
+    site.router.keep_with(RECORD, PACKET, (first, 1));
+    site.router.drop_packet_id(RECORD, PACKET, &mut site.recorded);
+    site.router.keep_with(RECORD, PACKET, (second, 1));
+    site.turn();
+    site.held[0].result = Err(Refused::NoRoom(Fault::Full));
+    site.answer();
+    site.slow = false;
+    site.recall();
+    site.pump();
+    assert_eq!(site.recorded.packet_ids, Some(vec![PACKET.id]));
 }
