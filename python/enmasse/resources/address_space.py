@@ -241,7 +241,7 @@ class AddressSpace(Declared):
         return [
             Fault(
                 f"spec.autoCreate[{at}].type",
-                f"{rule.type!r} is no type of address in a space of type {self.spec.type!r}",
+                f"{rule.type!r} is not an address type of a space of type {self.spec.type!r}",
             )
             for at, rule in enumerate(self.spec.auto_create)
             if rule.type is not None and rule.type not in allowed

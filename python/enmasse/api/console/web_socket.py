@@ -99,7 +99,7 @@ class MessagingPages:
             if grant is None or not _may(caller, grant):
                 raise Denied(
                     Code.LOGIN_REFUSED,
-                    "the token of the connection is wrong, used or expired; ask for another one",
+                    "the token of the connection is wrong, used or expired; request another one",
                 )
             space = self._users.space_named(grant.namespace, grant.space)
             if space.metadata.uid != grant.uid:

@@ -69,7 +69,7 @@ class SendHandler:
         except TimeoutError:
             raise Unavailable(
                 Code.RECEIVER_ABSENT,
-                f"{address.spec.address!r} did not take the message within {TIMEOUT_S:g} s: no"
+                f"{address.spec.address!r} did not accept the message within {TIMEOUT_S:g} s: no"
                 " consumer is ready, or it is full",
             ) from None
         return outcomes

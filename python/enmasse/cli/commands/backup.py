@@ -27,9 +27,9 @@ def backup(
 ) -> None:
     """Write all resources and all stored messages into a file, while the platform runs.
 
-    The backup contains everything that was acknowledged before the command began. The command reads
-    and verifies the file before it gets its name. Only you may read it: it contains messages, and
-    the verifiers of users' passwords, but no passwords.
+    The backup contains everything that was acknowledged before the command began. The command
+    verifies the file before it gives it its final name. Only you can read the file: it contains
+    messages, and the verifiers of users' passwords, but no passwords.
 
     Examples:
 
@@ -82,10 +82,10 @@ def restore(
     ] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Put a backup into a data folder that no platform uses; start the platform there afterwards.
+    """Restore a backup into a data folder that no platform uses. Then start the platform there.
 
-    The file is verified first, and the restored data is read again and counted. Addresses have the
-    same identity as before, with their messages in order and all properties of each.
+    The command verifies the file first; at the end it reads and counts the restored data. Addresses
+    keep their identity; messages keep their order and properties.
 
     Examples:
 

@@ -34,9 +34,14 @@ Modes = Annotated[
     ),
 ]
 Duration = Annotated[
-    float, typer.Option("--duration", "-d", metavar="SECONDS", min=0.1, help="Measured time.")
+    float,
+    typer.Option(
+        "--duration", "-d", metavar="SECONDS", min=0.1, help="Duration of the measurement."
+    ),
 ]
-Warmup = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Time before it.")]
+Warmup = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="Warm-up before the measurement.")
+]
 Senders = Annotated[int, _load("Sending links.", "N", 0)]
 Receivers = Annotated[int, _load("Receiving links.", "N", 0)]
 Connections = Annotated[

@@ -47,7 +47,10 @@ MayReceive = Annotated[
 ]
 MayCreate = Annotated[
     list[str] | None,
-    typer.Option(metavar="ADDRESS", help="May have it created by a link (autoCreate); repeatable."),
+    typer.Option(
+        metavar="ADDRESS",
+        help="Right to create this address or pattern by a link (autoCreate); repeatable.",
+    ),
 ]
 
 app = Group(cls=Aliases, no_args_is_help=True, help="Create resources from files, or one resource.")

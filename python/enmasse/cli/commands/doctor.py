@@ -19,8 +19,8 @@ def doctor(
 ) -> None:
     """Explain why an address is not ready, or why no messages pass, with the remedy.
 
-    It checks its space, name, plan, quota, references, the control loop, the node, the certificate,
-    free room, clients and rights. The exit code is 1 if a check fails. If no platform runs, it
+    It checks the address space, name, plan, quota, references, control loop, node, certificate,
+    limits, clients and rights. The exit code is 1 if a check fails. If no platform runs, it
     checks the data folder; the exit code is 7.
 
     Example: enmasse doctor orders --space shop

@@ -34,12 +34,13 @@ def get(
         bool, typer.Option("--watch-only", help="Print changes only, until Ctrl-C.")
     ] = False,
     ignore_not_found: IgnoreMissing = False,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="No headings.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Omit the headings.")] = False,
     *,
     call: Listing,
 ) -> None:
-    """Show resources of any kind, or `connections`, whose numbers are for `enmasse trace`, or the
-    `retained` messages or MQTT `sessions` of an address space.
+    """Show resources of any kind, or `connections`, `retained` messages or MQTT `sessions`.
+
+    Numbers of connections are arguments of `enmasse trace`.
 
     Addresses are shown with live senders, receivers, stored messages and rates; OLDEST is the age
     of the oldest available message. Rates are messages per second sent to receivers. In JSON and

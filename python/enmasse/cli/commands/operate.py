@@ -135,15 +135,17 @@ def redrive(
 def post(
     address: Address,
     body: Annotated[str, typer.Option(metavar="TEXT", help="Body as text.")] = "",
-    count: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="How many messages.")] = 1,
+    count: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100, help="Number of messages.")
+    ] = 1,
     properties: Property = None,
     subject: Subject = None,
     priority: Priority = None,
     *,
     call: SpacedReporting,
 ) -> None:
-    """Send a message over the HTTP API: with the rights of the API token instead of those of a
-    messaging user, and without a messaging port. `enmasse send` is for everything else.
+    """Send messages over the HTTP API, with the rights of the API token. This needs no messaging
+    user and no messaging port. `enmasse send` has more options.
 
     Example: enmasse post orders --body hello --properties team=north
     """

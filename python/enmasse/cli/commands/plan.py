@@ -28,8 +28,8 @@ def list_(
     *,
     call: Reporting,
 ) -> None:
-    """Show the plans that address spaces may have with their quotas, and the plans of addresses
-    that these offer with the credit that counts against a quota.
+    """Show the plans of address spaces with their quotas, and the address plans that they offer
+    with the credit that counts against a quota.
 
     Example: enmasse plan list --type queue
     """

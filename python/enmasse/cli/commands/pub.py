@@ -29,7 +29,7 @@ def pub(
     timeout: SendTimeout = None,
     qos: QualityOfService = 1,
     retain: Annotated[
-        bool, typer.Option("--retain", help="Keep it as the last message of its topic.")
+        bool, typer.Option("--retain", help="Retain the message as the last one of its topic.")
     ] = False,
     properties: Property = None,
     ttl: Ttl = None,

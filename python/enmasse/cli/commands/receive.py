@@ -45,7 +45,7 @@ def receive(
     *,
     call: Messaging,
 ) -> None:
-    """Receive messages and print one a line.
+    """Receive messages and print one per line.
 
     Without --count and --timeout it runs until Ctrl-C. The exit code is 1 if fewer than --count
     messages arrived.

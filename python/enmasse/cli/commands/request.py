@@ -23,7 +23,7 @@ def request(
     body: Body = None,
     size: Size = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", metavar="N", min=1, help="How many requests.")
+        int | None, typer.Option("--count", "-c", metavar="N", min=1, help="Number of requests.")
     ] = None,
     properties: Property = None,
     durable: Durable = False,

@@ -52,8 +52,8 @@ def send(
 ) -> None:
     """Send messages and report their outcomes.
 
-    A direct address accepts messages only while it has a receiver: until then this waits. The exit
-    code is 1 if any message was not accepted.
+    A direct address accepts messages only while it has a receiver; until then the command waits.
+    The exit code is 1 if any message was not accepted.
 
     Examples:
 

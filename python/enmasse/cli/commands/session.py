@@ -36,10 +36,11 @@ def end(
     ],
     user: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="User of the client; without it anonymous."),
+        typer.Option(metavar="NAME", help="User of the client; default: anonymous."),
     ] = None,
     kind: Annotated[
-        SessionKind, typer.Option(help="What has the session: a client of MQTT or one of AMQP.")
+        SessionKind,
+        typer.Option(help="An MQTT client, or the subscription or will of an AMQP client."),
     ] = SessionKind.CLIENT,
     link: Annotated[
         str | None, typer.Option(metavar="NAME", help="Link with the will, for `--kind will`.")

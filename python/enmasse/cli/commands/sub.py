@@ -32,14 +32,14 @@ def sub(
         typer.Option(
             metavar="DURATION",
             help="Keep the session for this time after the end, so that the next call with the"
-            " same --client-id receives what was published meanwhile.",
+            " same --client-id receives the messages published in the meantime.",
         ),
     ] = None,
     output: MessageForm = Form.TEXT,
     *,
     call: Devices,
 ) -> None:
-    """Subscribe over MQTT 5.0, as a device does, and print one message a line.
+    """Subscribe over MQTT 5.0, as a device does, and print one message per line.
 
     Without --count and --timeout it runs until Ctrl-C. The exit code is 1 if fewer than --count
     messages arrived. A message is acknowledged after it was printed.

@@ -64,7 +64,7 @@ _HEADINGS = {
 
 def top(
     what: Annotated[
-        What, typer.Argument(metavar="[addresses|spaces|connections]", help="A line for each.")
+        What, typer.Argument(metavar="[addresses|spaces|connections]", help="What to list.")
     ] = What.ADDRESSES,
     sort: Annotated[Order, typer.Option(help="Sort by rate, bytes, depth or age.")] = Order.RATE,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of lines.")] = 20,

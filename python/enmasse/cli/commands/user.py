@@ -26,7 +26,7 @@ Receives = Annotated[
 ]
 Creates = Annotated[
     list[str] | None,
-    _right("Right to have it created by a link (autoCreate); repeatable."),
+    _right("Right to create this address or pattern by a link (autoCreate); repeatable."),
 ]
 Views = Annotated[
     bool, typer.Option("--view", help=("Right to query `$management` about every address."))

@@ -85,7 +85,8 @@ class Api:
             http = network.running(data)["endpoints"].get("http")
             if http is None:
                 raise Missing(
-                    Code.SERVER_MISSING, "the platform was started with --http-port off: no API"
+                    Code.SERVER_MISSING,
+                    "the platform has no HTTP API: it was started with --http-port off",
                 )
             url = network.url("http", http["host"], http["port"])
         folder = DataDir(data or default_data_dir())
