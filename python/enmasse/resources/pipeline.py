@@ -420,7 +420,7 @@ class PipelineSpec(Model):
         60_000,
         3_600_000,
     )
-    """FrameLengths of the windows of gold; each divides a day."""
+    """Lengths of the windows of gold; each divides a day."""
 
     live: Live = Live()
     """The database of live state."""
