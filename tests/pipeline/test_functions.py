@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from enmasse.base.errors import Invalid
 from enmasse.pipeline import functions
 
+pytestmark = pytest.mark.timeout(300)
+
 RECORDS = pyarrow.table({"device": ["d1", "d2"], "value": [1.0, None]})
 HEAD = (
     "from pyspark.sql import functions as F\n"

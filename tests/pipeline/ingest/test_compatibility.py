@@ -16,6 +16,8 @@ from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import read
 
+pytestmark = pytest.mark.timeout(300)
+
 SOURCE = {"name": "s", "url": "amqp://h", "address": "x", "metrics": ["a"]}
 STEP = """
 from enmasse.pipeline.functions import step
