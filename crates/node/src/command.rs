@@ -50,7 +50,7 @@ pub(crate) enum Command {
     ListLinks(Option<u64>, Sender<WorkerLinks>),
     /// list the sessions of MQTT clients of a space
     Sessions(SpaceKey, Sender<WorkerSessions>),
-    /// report the sessions of the clients with these connections
+    /// report the sessions of connected clients, of these users and client ids
     SessionStates(SpaceKey, Arc<HashSet<SessionKey>>, Sender<Vec<(SessionKey, Session)>>),
     /// end the session of this user and client id in a space
     EndSession(SpaceKey, Arc<SessionKey>, Sender<()>),
