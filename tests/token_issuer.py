@@ -29,6 +29,17 @@ KEY = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
 """Made once: it takes a while."""
 
 
+FEDERATED_USER = """
+apiVersion: enmasse.io/v1beta1
+kind: MessagingUser
+metadata: {name: default.alice}
+spec:
+  username: alice
+  authentication: {type: federated}
+  authorization: [{addresses: [orders], operations: [send, recv]}]
+"""
+"""The document of a user whose logins an issuer decides, with rights on `orders`."""
+
 CLOSED_SPACE = """
 apiVersion: admin.enmasse.io/v1beta1
 kind: AuthenticationService

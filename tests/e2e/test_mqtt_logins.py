@@ -9,19 +9,9 @@ import token_issuer
 from mqtt_client import Device, Refused, device
 from platform_process import Platform, running
 from proton_client import PASSWORD, address, document, user
-from token_issuer import CLOSED_SPACE, published
+from token_issuer import CLOSED_SPACE, FEDERATED_USER, published
 
 pytestmark = pytest.mark.timeout(180)
-
-USER = """
-apiVersion: enmasse.io/v1beta1
-kind: MessagingUser
-metadata: {name: default.alice}
-spec:
-  username: alice
-  authentication: {type: federated}
-  authorization: [{addresses: [orders], operations: [send, recv]}]
-"""
 
 
 def disconnect(one: Device) -> None:
@@ -33,7 +23,7 @@ def disconnect(one: Device) -> None:
 def test_token_is_a_password_and_ends_its_connection_when_it_expires(tmp_path: Path) -> None:
     with published() as issuer:
         declared = tmp_path / "tokens.yaml"
-        parts = [address("orders"), address("news"), USER]
+        parts = [address("orders"), address("news"), FEDERATED_USER]
         declared.write_text(CLOSED_SPACE.format(issuer=issuer.url) + "---\n".join(parts))
         with running(tmp_path / "data", "-f", str(declared)) as platform:
             bad = issuer.token(exp=int(time.time()) - 1)

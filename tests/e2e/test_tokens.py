@@ -15,26 +15,16 @@ from enmasse.messaging import Accepted, Message, Value
 from interop.clients import CLIENTS, place
 from platform_process import Platform, running
 from proton_client import address
-from token_issuer import CLOSED_SPACE, KEY, Issuer, published
+from token_issuer import CLOSED_SPACE, FEDERATED_USER, KEY, Issuer, published
 
 pytestmark = pytest.mark.timeout(180)
 
 WAIT_S = 60.0
 
-USER = """
-apiVersion: enmasse.io/v1beta1
-kind: MessagingUser
-metadata: {name: default.alice}
-spec:
-  username: alice
-  authentication: {type: federated}
-  authorization: [{addresses: [orders], operations: [send, recv]}]
-"""
-
 
 def documents(folder: Path, issuer: Issuer) -> str:
     path = folder / "tokens.yaml"
-    parts = [address("orders"), address("news"), USER]
+    parts = [address("orders"), address("news"), FEDERATED_USER]
     path.write_text(CLOSED_SPACE.format(issuer=issuer.url) + "---\n".join(parts))
     return str(path)
 

@@ -2,7 +2,8 @@
 //! retirements.
 //!
 //! A transaction belongs to the connection that declared it. Its id is a number of that connection:
-//! ids of other connections are unknown. The homes of its addresses hold its messages. A home receives the declaration before the first message, and all commands in order.
+//! ids of other connections are unknown. The homes of its addresses hold its messages. A home
+//! receives the declaration before the first message, and all commands in order.
 //! This module holds the state of links and deliveries, `discharging` the commit over several
 //! homes. A transaction ends with its discharge; it is rolled back when the link that declared it
 //! ends.

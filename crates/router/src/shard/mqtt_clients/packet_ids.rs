@@ -2,9 +2,9 @@
 //!
 //! They are kept with the record of the session, by its home. The identifier of a publication to a
 //! stored address is in the group of the message: that of their common home, or a joint one of the
-//! two homes. PUBREC is the outcome of both. The identifier of a publication to any other address is stored after its
-//! outcome, and PUBREC does not wait: such a message does not survive a crash either. PUBREL and
-//! PUBCOMP of both sides wait until the step before is on disk.
+//! two homes. PUBREC is the outcome of both. The identifier of a publication to any other address is
+//! stored after its outcome, and PUBREC does not wait: such a message does not survive a crash
+//! either. PUBREL and PUBCOMP of both sides wait until the step before is on disk.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::Outcome;
