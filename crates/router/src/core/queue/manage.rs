@@ -2,7 +2,9 @@
 //! redrive.
 //!
 //! An operation runs over several turns, a bounded number of messages in each, and waits for the
-//! disk in between. It is answered when the messages that it stored elsewhere are on disk.
+//! disk in between. It is answered when the messages that it stored elsewhere are on disk. It begins
+//! when this home has applied the joint groups in flight: another home may have answered for one of
+//! them already, and its client expects to find the messages here.
 
 use std::collections::HashMap;
 
@@ -10,13 +12,13 @@ use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
 use enmasse_amqp::codec::scan::{self, Elements, Scalar};
 use enmasse_amqp::selector::{Selector, Subject};
 use enmasse_amqp::types::{Fields, Outcome};
+use enmasse_journal::log::JointId;
 use enmasse_journal::queue::{self, Effect, Item, RecordLocation, Seq, Slice, State, Verdict};
 
 use super::super::arena::Key;
 use super::super::handover::HandoverReason;
 use super::super::message::SettlementTarget;
-use super::super::storage::Completion;
-use super::super::storage::Notice;
+use super::super::storage::{Completion, LaneId, Notice};
 use super::super::{AddressKey, Destination, Filter, Links, Router};
 use super::super::{Bodies, Queue};
 use super::diversion::{DEAD_LETTER, ORIGIN};
@@ -151,6 +153,8 @@ struct Running {
     until: Seq,
     done: Operated,
     looked: usize,
+    /// joint groups of the space that were in flight when it was requested
+    awaited: Vec<JointId>,
     /// messages in flight to the log
     open: usize,
     /// waits for bodies from the disk
@@ -169,7 +173,8 @@ impl Running {
     /// elsewhere also names the location where it is removed.
     fn is_due(&self, compacting: bool) -> bool {
         let waits = compacting && self.operation.removes_elsewhere();
-        if self.over { self.open == 0 } else { !self.reading && !waits && self.open < COMMITS }
+        let begins = self.awaited.is_empty();
+        if self.over { self.open == 0 } else { begins && !self.reading && !waits && self.open < COMMITS }
     }
 
     fn fail(&mut self, failed: Failed) {
@@ -268,8 +273,10 @@ impl Router {
             return self.operations.ended.push((operation.id, done));
         };
         let (from, until) = operation.rest.unwrap_or((0, queue.opened.messages.next_seq().0));
+        let lane = LaneId::of_space(self.addresses[at].declared.space);
         self.operations.running.push(Running {
             at,
+            awaited: self.storage.journal.lanes.ordered_parts(lane),
             from: Seq(from),
             until: Seq(until),
             done: Operated::default(),
@@ -287,6 +294,11 @@ impl Router {
     /// The results of ended slices, with their ids.
     pub fn take_operated(&mut self) -> Vec<(u32, Operated)> {
         std::mem::take(&mut self.operations.ended)
+    }
+
+    /// The answer of a joint group was applied: operations that wait for it begin.
+    pub(in crate::core) fn joint_group_applied(&mut self, id: JointId) {
+        self.operations.running.iter_mut().for_each(|running| running.awaited.retain(|awaited| *awaited != id));
     }
 
     /// Bodies were read: operations that wait for them continue.

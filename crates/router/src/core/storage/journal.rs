@@ -600,6 +600,9 @@ impl Router {
         }
         self.begin_waiting_commits(links);
         self.process_streams(dirty, links);
+        if let Some(id) = group {
+            self.joint_group_applied(id);
+        }
     }
 
     /// Keeps the bodies of a written batch in the recent part of the log.

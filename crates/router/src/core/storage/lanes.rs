@@ -295,6 +295,17 @@ impl Lane {
         self.fences.dispatched(dispatched, again && self.again.is_none(), !left && self.again.is_none());
     }
 
+    /// The parts of joint groups that are pending or in flight, without unordered ones, which have
+    /// no messages.
+    fn ordered_parts(&self) -> Vec<JointId> {
+        let in_flight = self.in_flight.iter().filter_map(|write| match write {
+            InFlightWrite::Store(writes) => writes.joint,
+            _ => None,
+        });
+        let pending = self.full_batches.iter().filter(|growing| !growing.writes.is_unordered);
+        in_flight.chain(pending.filter_map(|growing| growing.writes.joint)).collect()
+    }
+
     /// Whether no record is pending or in flight. Records that a full disk refused do not count.
     fn is_idle(&self) -> bool {
         let written = !self.has_messages() && self.in_flight.is_empty();
@@ -394,6 +405,11 @@ impl Lanes {
             lane.ready = true;
             self.ready.push(*id);
         }
+    }
+
+    /// The parts of joint groups of a lane whose answers are still to be applied in its order.
+    pub(in crate::core) fn ordered_parts(&self, id: LaneId) -> Vec<JointId> {
+        self.lanes.get(&id).map(|lane| lane.ordered_parts()).unwrap_or_default()
     }
 
     /// Messages that are pending or in flight.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::Header;
 use enmasse_journal::queue::{Limits, Redelivery};
-use enmasse_router::core::{Failed, Operated, Operation, Work};
+use enmasse_router::core::{Failed, HandoverReason, Joint, Operated, Operation, Work};
 
 use super::*;
 
@@ -186,4 +186,27 @@ fn purge_unconfirmed_by_the_disk_reports_a_failure() {
     let (_, done) = house.router.take_operated().pop().expect("an answer");
     assert!(matches!(done.failed, Some(Failed::Log(_))), "{done:?}");
     house.answered(answers);
+}
+
+/// The other home may have answered for a move already, and its client looks here at once.
+#[test]
+fn an_operation_begins_when_messages_from_another_home_are_stored() {
+    let mut house = House::new(Settings::default());
+    let opened = OpenQueue::new("other".into(), Settings::default(), None);
+    house.router.open_queue(declared(OTHER), opened, &mut house.recorded);
+    let mut message = Vec::new();
+    encode_message(&mut message, &Message { body: Body::Data(vec![b"m".to_vec()]), ..Message::default() });
+    let joint = Joint { worker: 1, number: 1, parts: 2 };
+    let reason = HandoverReason::Operation { expires: None, due: None };
+    let handover = Handover { joint, space: 1, to: OTHER, reason, message: &message };
+    house.router.receive_handover(&handover, &mut house.recorded);
+    let parts: Vec<_> = std::iter::from_fn(|| house.router.take_journal()).collect();
+    assert_eq!(parts.len(), 1);
+
+    house.begin(Operation { address: OTHER, ..operation(Work::Peek(1000)) });
+    assert_eq!(house.router.take_operated(), [], "the log has not answered");
+    let answers = parts.into_iter().map(|batch| Answer { batch, result: Ok(()) });
+    house.answered(answers.collect());
+    let (_, done) = house.router.take_operated().pop().expect("an answer");
+    assert_eq!((done.messages, done.rest), (1, None));
 }
