@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use enmasse_router::core::ReceiveBudget;
+use enmasse_router::core::{AddressKey, AddressStats, ReceiveBudget};
 use enmasse_router::table::{Space, Table};
 
 use crate::shared::Shared;
@@ -11,11 +11,13 @@ use crate::stats::{AddressLine, JournalLine, NodeStats, WorkerAnswer};
 
 impl NodeStats {
     pub(crate) fn assemble(shared: &Shared, budget: &ReceiveBudget, table: &Table, answers: Vec<WorkerAnswer>) -> Self {
-        let (mut counted, mut queues) = (HashMap::new(), HashMap::new());
+        let mut counted: HashMap<AddressKey, AddressStats> = HashMap::new();
+        let mut queues = HashMap::new();
         let mut workers = Vec::with_capacity(answers.len());
         for answer in answers {
             workers.push(answer.worker);
-            counted.extend(answer.addresses);
+            // A direct address may have had several homes, each with its counters.
+            answer.addresses.iter().for_each(|(key, stats)| counted.entry(*key).or_default().add_home(stats));
             queues.extend(answer.queues);
         }
         let (internal, notified): (Vec<&Space>, Vec<&Space>) = table.spaces().partition(|space| space.is_internal());

@@ -32,3 +32,22 @@ pub struct AddressStats {
     /// not take messages
     pub credit_stalls: u64,
 }
+
+impl AddressStats {
+    /// Adds the counters that another home of the address has kept.
+    pub fn add_home(&mut self, other: &Self) {
+        self.producers += other.producers;
+        self.consumers += other.consumers;
+        self.delivered += other.delivered;
+        self.bytes += other.bytes;
+        self.accepted += other.accepted;
+        self.rejected += other.rejected;
+        self.released += other.released;
+        self.modified += other.modified;
+        self.presettled += other.presettled;
+        self.dropped += other.dropped;
+        self.damaged += other.damaged;
+        self.waiting += other.waiting;
+        self.credit_stalls += other.credit_stalls;
+    }
+}

@@ -168,8 +168,7 @@ impl Shard {
             return route;
         }
         self.drop_routes(id, link);
-        let home = self.home_of(entry);
-        let attachment = self.fabric.attachments.insert(id.key, link.0, entry.declared(), home);
+        let (attachment, home) = self.fabric.attachments.insert(id.key, link.0, entry);
         let producer_name = self.anonymous(id, link).and_then(|anonymous| anonymous.producer_name.clone());
         let role =
             AttachmentRole::Producer { anonymous: true, name: full_name(entry, to), producer_name, resume: None };

@@ -89,8 +89,7 @@ impl Shard {
         let links = self.fabric.conns[id.key()].links.len() as u32;
         for link in (0..links).map(LinkId) {
             for (entry, wildcard) in self.unsubscribed_addresses(id, link) {
-                let home = self.home_of(&entry);
-                let attachment = self.fabric.attachments.insert(id.key, link.0, entry.declared(), home);
+                let (attachment, home) = self.fabric.attachments.insert(id.key, link.0, &entry);
                 let conn = &mut self.fabric.conns[id.key()];
                 if let Some(Link::Consumer { attachments, .. }) = conn.links.get_mut(link.0 as usize) {
                     attachments.push(attachment);

@@ -161,9 +161,8 @@ impl Shard {
             entries => entries?,
         };
         if let [entry] = &entries[..]
-            && self.moves_to(id, self.home_of(entry))
+            && let Some(to) = entry.home.get().filter(|home| self.moves_to(id, *home))
         {
-            let to = self.home_of(entry);
             self.fabric.conns[id.key()].moving = Some((link, attach));
             self.requests.push_back(Request::Move { conn: id, to });
             return Ok(());
@@ -254,11 +253,6 @@ impl Shard {
         entry.serves(protocol).then(|| Arc::clone(entry))
     }
 
-    /// The home of an address; this shard becomes the home if it has none.
-    pub(super) fn home_of(&self, entry: &AddressEntry) -> u16 {
-        entry.home.claim(self.fabric.index)
-    }
-
     pub(super) fn moves_to(&self, id: ConnId, home: u16) -> bool {
         let conn = &self.fabric.conns[id.key()];
         let here = self.fabric.index;
@@ -278,13 +272,8 @@ impl Shard {
         terms: &Option<Terms>,
     ) {
         let size = entries.iter().fold(self.shared.message_size_max, |size, entry| smaller(size, entry.message_size));
-        let places: SmallVec<[(AttachmentId, u16); 1]> = entries
-            .iter()
-            .map(|entry| {
-                let home = self.home_of(entry);
-                (self.fabric.attachments.insert(id.key, link.0, entry.declared(), home), home)
-            })
-            .collect();
+        let places: SmallVec<[(AttachmentId, u16); 1]> =
+            entries.iter().map(|entry| self.fabric.attachments.insert(id.key, link.0, entry)).collect();
         let state = match (attach.role, &places[..]) {
             (Role::Sender, [(attachment, home), ..]) => Link::Producer {
                 attachment: *attachment,
@@ -350,7 +339,7 @@ impl Shard {
         // The topic is not known yet. No address has this key.
         let unknown =
             Declared { key: AddressKey(u32::MAX), kind: AddressKind::Topic, link_capacity: 0, space: u32::MAX };
-        let attachment = self.fabric.attachments.insert(id.key, link.0, unknown, home);
+        let attachment = self.fabric.attachments.insert_at(id.key, link.0, unknown, home);
         conn.settled_here = true;
         conn.set_link(link, Link::Consumer { attachments: std::iter::once(attachment).collect(), wildcard: None });
         let terminus = Terminus { name: None, kind: Some(AddressKind::Topic), dynamic: false, terms: None };

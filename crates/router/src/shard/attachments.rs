@@ -5,6 +5,7 @@
 
 use super::greeting::Greeting;
 use crate::core::{AddressKey, AddressKind, AttachmentId, Declared, Hold};
+use crate::table::{AddressEntry, Occupancy};
 
 /// An attachment on the shard that owns its link.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,8 @@ pub(super) struct Attachment {
 struct Slot {
     generation: u16,
     attachment: Option<Attachment>,
+    /// keeps the address at its home until the slot is freed
+    occupancy: Option<Occupancy>,
     /// of an attachment that its link has left: the home that sends the last command
     left: Option<u16>,
 }
@@ -69,7 +72,18 @@ impl Attachments {
         Self { shard, slots: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn insert(&mut self, conn: u32, link: u32, address: Declared, home: u16) -> AttachmentId {
+    /// Attaches a link to an address; also returns the home of the address, which is this shard if
+    /// there was none.
+    pub(super) fn insert(&mut self, conn: u32, link: u32, address: &AddressEntry) -> (AttachmentId, u16) {
+        let occupancy = address.home.occupy(self.shard);
+        let home = occupancy.shard();
+        let id = self.insert_at(conn, link, address.declared(), home);
+        self.slots[id.index as usize].occupancy = Some(occupancy);
+        (id, home)
+    }
+
+    /// Attaches a link to an address at a permanent home.
+    pub(super) fn insert_at(&mut self, conn: u32, link: u32, address: Declared, home: u16) -> AttachmentId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
@@ -135,6 +149,7 @@ impl Attachments {
         }
         slot.generation = slot.generation.wrapping_add(1);
         slot.left = None;
+        slot.occupancy = None;
         self.free.push(id.index);
         slot.attachment.take()
     }
@@ -143,15 +158,18 @@ impl Attachments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::SpaceKey;
 
-    const ADDRESS: Declared = Declared { key: AddressKey(9), kind: AddressKind::Anycast, link_capacity: 1, space: 1 };
+    fn address(home: u16) -> AddressEntry {
+        AddressEntry::dynamic(AddressKey(9), SpaceKey(1), "jobs", AddressKind::Anycast, 1, home)
+    }
 
     #[test]
     fn reused_slot_does_not_resolve_the_old_attachment() {
         let mut attachments = Attachments::new(3);
-        let old = attachments.insert(1, 2, ADDRESS, 0);
+        let (old, _) = attachments.insert(1, 2, &address(0));
         assert_eq!(attachments.remove(old).map(|attachment| attachment.conn), Some(1));
-        let new = attachments.insert(7, 8, ADDRESS, 0);
+        let (new, _) = attachments.insert(7, 8, &address(0));
         assert_eq!(new.index, old.index);
         assert!(attachments.get(old).is_none());
         assert!(attachments.remove(old).is_none());
@@ -161,14 +179,15 @@ mod tests {
     #[test]
     fn slot_is_reused_only_after_its_attachment_was_removed() {
         let mut attachments = Attachments::new(3);
-        let left = attachments.insert(1, 2, ADDRESS, 1);
+        let (left, home) = attachments.insert(1, 2, &address(1));
+        assert_eq!(home, 1);
         assert_eq!(attachments.leave(left).map(|attachment| attachment.home), Some(1));
         assert!(attachments.get(left).is_none() && attachments.leave(left).is_none());
         assert_eq!(attachments.left(left), Some(1));
-        assert_ne!(attachments.insert(7, 8, ADDRESS, 1).index, left.index);
+        assert_ne!(attachments.insert(7, 8, &address(1)).0.index, left.index);
         assert!(attachments.remove(left).is_none());
-        assert_eq!(attachments.insert(7, 8, ADDRESS, 1).index, left.index);
+        assert_eq!(attachments.insert(7, 8, &address(1)).0.index, left.index);
         attachments.remove(left);
-        assert_ne!(attachments.insert(7, 8, ADDRESS, 1).index, left.index, "free once");
+        assert_ne!(attachments.insert(7, 8, &address(1)).0.index, left.index, "free once");
     }
 }

@@ -67,8 +67,7 @@ impl Shard {
     /// Attaches a link that is attaching to the queue of retained messages too, after its topics.
     pub(super) fn attach_greeting(&mut self, id: ConnId, link: LinkId, name: &str, terms: Option<&Terms>) {
         let Some((terms, entry)) = terms.and_then(|terms| Some((terms, terms.retained.clone()?))) else { return };
-        let home = self.home_of(&entry);
-        let attachment = self.fabric.attachments.insert(id.key, link.0, entry.declared(), home);
+        let (attachment, home) = self.fabric.attachments.insert(id.key, link.0, &entry);
         if let Some(state) = self.fabric.attachments.get_mut(attachment) {
             state.greeting = Some(Greeting::default());
         }

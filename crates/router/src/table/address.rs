@@ -1,9 +1,9 @@
 //! One declared address.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::SpaceKey;
+use super::home::Home;
 use super::pattern::is_wildcard;
 use super::storage::Storage;
 use crate::core::{AddressKey, AddressKind, Declared};
@@ -77,7 +77,7 @@ impl AddressEntry {
             message_size: None,
             storage: None,
             protocols: None,
-            home: Home(Arc::new(AtomicU16::new(home))),
+            home: Home::permanent(home),
         }
     }
 
@@ -87,35 +87,6 @@ impl AddressEntry {
             && self.message_size == other.message_size
             && self.storage == other.storage
             && self.protocols == other.protocols
-    }
-}
-
-/// The home of an address: none at first, then permanently the shard of its first link. All entries
-/// of the address share it, so that a new table cannot assign a second home.
-#[derive(Clone, Debug)]
-pub struct Home(Arc<AtomicU16>);
-
-impl Home {
-    const UNASSIGNED: u16 = u16::MAX;
-
-    pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU16::new(Self::UNASSIGNED)))
-    }
-
-    /// The shard, if there is one already.
-    #[must_use]
-    pub fn get(&self) -> Option<u16> {
-        // Relaxed: no other memory depends on the number; rings order commands between shards.
-        Some(self.0.load(Ordering::Relaxed)).filter(|shard| *shard != Self::UNASSIGNED)
-    }
-
-    /// Makes `shard` (below `u16::MAX`) the home if there is none; returns the home in force.
-    #[must_use]
-    pub fn claim(&self, shard: u16) -> u16 {
-        match self.0.compare_exchange(Self::UNASSIGNED, shard, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => shard,
-            Err(earlier) => earlier,
-        }
     }
 }
 

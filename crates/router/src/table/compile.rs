@@ -314,7 +314,7 @@ fn carry_over(
     let earlier = earlier.filter(|entry| *entry.name == *address.name && entry.kind == kind);
     let (key, home) = match earlier {
         Some(entry) => (entry.key, entry.home.clone()),
-        None => (AddressKey(take(&mut next.address)), Home::new()),
+        None => (AddressKey(take(&mut next.address)), Home::none()),
     };
     let storage = kind.stores().then(|| Arc::new(Storage::of(address)));
     let entry = AddressEntry {

@@ -12,6 +12,7 @@ mod compile;
 mod diff;
 mod dummy_credentials;
 mod handshake;
+mod home;
 mod lookup;
 mod pace;
 pub mod pattern;
@@ -27,11 +28,12 @@ use std::collections::{HashMap, HashSet};
 
 use enmasse_amqp::sasl::Mechanism;
 
-pub use address::{AddressEntry, Home};
+pub use address::AddressEntry;
 pub use authenticated::{Authenticated, Granted, Proof};
 pub use compile::{LINK_CAPACITY_MAX, PlanError, retained_uid};
 pub use diff::Diff;
 pub use handshake::{Attempted, Handshake, Judged, Peer, Question, Refusal};
+pub use home::{Home, Occupancy};
 pub use lookup::{NoSpace, SpaceHints};
 pub use pace::{Allowance, Pace};
 pub use rights::Rights;

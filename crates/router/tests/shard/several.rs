@@ -160,3 +160,36 @@ fn partial_delivery_completes_although_messages_behind_it_are_held() {
         assert!(net.sendable(sender, long) > 0);
     }
 }
+
+/// Its home keeps an address until its last link has left, also one that was cut with deliveries.
+#[test]
+fn direct_address_without_links_follows_its_next_client() {
+    for address in ["anycast", "multicast"] {
+        let mut net = Net::new(3, OPEN_SPACE);
+        for round in 0..6 {
+            let (first, second) = (round % 3, (round + 1) % 3);
+            let (receiver, sender) = (pinned(&mut net, first), pinned(&mut net, second));
+            let into = net.receiver(receiver, address, 10);
+            let out = net.sender(sender, Some(address));
+            assert_eq!(net.entry(address).home.get(), Some(first as u16), "the shard of its first link");
+            for text in ["settled", "unsettled"] {
+                net.send(sender, out, text.as_bytes(), false);
+            }
+            let [(id, _), _] = net.messages(receiver)[..] else { panic!("two messages in round {round}") };
+            net.settle(receiver, into, id, &crate::accepted());
+            net.cut(receiver);
+            assert_eq!(net.outcomes(sender).len(), 2, "the cut answers for the other delivery");
+            assert_eq!(net.entry(address).home.get(), Some(first as u16), "a link is left");
+            let other = pinned(&mut net, second);
+            net.receiver(other, address, 10);
+            net.send(sender, out, b"again", false);
+            assert_eq!(net.messages(other).len(), 1);
+            net.detach(sender, out);
+            net.cut(other);
+            assert_eq!(net.entry(address).home.get(), None);
+        }
+        let counted =
+            net.shards.iter().flat_map(|shard| shard.address_stats()).filter(|(key, _)| *key == net.entry(address).key);
+        assert_eq!(counted.map(|(_, stats)| stats.delivered).sum::<u64>(), 18);
+    }
+}
