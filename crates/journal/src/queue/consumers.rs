@@ -1,5 +1,7 @@
 //! Consumers, and which of them may receive: exclusive, single active, by priority.
 
+use smallvec::SmallVec;
+
 use super::consumer_id::ConsumerId;
 use super::cursor::Cursor;
 use super::settings::{Settings, Sharing};
@@ -97,10 +99,11 @@ impl Candidates<'_> {
 
 #[derive(Debug, Default)]
 pub(super) struct Consumers {
-    slots: Vec<Slot>,
+    /// inline for a single consumer, as most subscriptions have
+    slots: SmallVec<[Slot; 1]>,
     free: Vec<u32>,
     /// the highest priority first
-    classes: Vec<Class>,
+    classes: SmallVec<[Class; 1]>,
     count: u32,
     arrivals: u64,
     exclusive: Option<ConsumerId>,

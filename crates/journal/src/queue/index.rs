@@ -20,6 +20,8 @@ const SPARE_BLOCKS: usize = 16;
 /// Unused slots below which no block is packed.
 const SLACK: usize = 4 * BLOCK as usize;
 const NEVER: u64 = u64::MAX;
+/// The default priority of a message (part 3, 3.2.1).
+const USUAL_PRIORITY: u8 = 4;
 
 /// The consumers that may get a waiting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,26 +84,57 @@ impl Block {
     }
 }
 
-/// The blocks of one class that have waiting messages, by priority.
+/// The blocks of one class that have waiting messages, by priority. Most queues have messages of the
+/// default priority only, and many have none, so the sets of the other priorities come into being
+/// with their first message.
 #[derive(Clone, Debug, Default)]
 struct BlockSets {
-    blocks: [BTreeSet<u64>; Priority::COUNT],
+    usual: BTreeSet<u64>,
+    others: Option<Box<[BTreeSet<u64>; Priority::COUNT]>>,
     /// bit `n`: there are blocks of priority `n`
     any: u16,
 }
 
 impl BlockSets {
     fn insert(&mut self, priority: u8, key: u64) {
-        self.blocks[priority as usize].insert(key);
+        match priority {
+            USUAL_PRIORITY => self.usual.insert(key),
+            _ => self.others.get_or_insert_default()[priority as usize].insert(key),
+        };
         self.any |= 1 << priority;
     }
 
     fn remove(&mut self, priority: u8, key: u64) {
-        let blocks = &mut self.blocks[priority as usize];
+        let blocks = match priority {
+            USUAL_PRIORITY => &mut self.usual,
+            _ => &mut self.others.get_or_insert_default()[priority as usize],
+        };
         blocks.remove(&key);
         if blocks.is_empty() {
             self.any &= !(1 << priority);
         }
+    }
+
+    /// The first block of a priority.
+    fn first(&self, priority: u8) -> Option<u64> {
+        self.of(priority)?.first().copied()
+    }
+
+    /// The first block of a priority after this one.
+    fn after(&self, priority: u8, key: u64) -> Option<u64> {
+        self.of(priority)?.range(key + 1..).next().copied()
+    }
+
+    fn of(&self, priority: u8) -> Option<&BTreeSet<u64>> {
+        if priority == USUAL_PRIORITY {
+            return Some(&self.usual);
+        }
+        Some(&self.others.as_ref()?[priority as usize])
+    }
+
+    /// The number of entries.
+    fn len(&self) -> usize {
+        self.usual.len() + self.others.iter().flat_map(|others| others.iter()).map(BTreeSet::len).sum::<usize>()
     }
 }
 
@@ -358,7 +391,7 @@ impl Index {
     pub(super) fn first(&self, class: Class) -> Option<(u8, u64)> {
         let sets = &self.sets[class as usize];
         let priority = (sets.any.checked_ilog2()?) as u8;
-        let key = *sets.blocks[priority as usize].first()?;
+        let key = sets.first(priority)?;
         Some((priority, self.first_in(class, priority, key, !0)?))
     }
 
@@ -376,7 +409,7 @@ impl Index {
         if let Some(at) = self.first_in(class, priority, key, !(bit_of(from) - 1)) {
             return Some(at);
         }
-        let later = *self.sets[class as usize].blocks[priority as usize].range(key + 1..).next()?;
+        let later = self.sets[class as usize].after(priority, key)?;
         self.first_in(class, priority, later, !0)
     }
 
@@ -430,7 +463,7 @@ impl Index {
     pub(super) fn heap_bytes(&self) -> usize {
         let entries: usize = self.blocks.iter().map(|block| block.entries.capacity() * size_of::<Entry>()).sum();
         let words = 3 * (self.by_key.len() + self.expiries.len());
-        let sets: usize = self.sets.iter().flat_map(|sets| &sets.blocks).map(BTreeSet::len).sum();
+        let sets: usize = self.sets.iter().map(BlockSets::len).sum();
         entries
             + self.blocks.capacity() * size_of::<Block>()
             + self.free.capacity() * 4

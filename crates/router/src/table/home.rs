@@ -125,6 +125,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "shards race for an address on their own threads")]
     fn shards_that_race_for_an_address_agree() {
         let home = Home::none();
         std::thread::scope(|threads| {

@@ -48,6 +48,7 @@ pub(super) use manage::Operations;
 pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
 pub(super) use packet_ids::PacketIdOf;
 pub use restore::OpenQueue;
+use restore::Opened;
 use resuming::Resuming;
 use sent::Sent;
 pub(super) use subscription::{BackPressure, Lifetime, Subscription};
@@ -58,7 +59,7 @@ pub use temporary::{Budget, DYNAMIC_KEYS, TEMPORARY_BYTES, TEMPORARY_MESSAGES};
 /// The state of a queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) opened: OpenQueue,
+    pub(super) opened: Opened,
     /// messages assigned to consumers, in their order; the first waits for its body from disk
     fetching: VecDeque<Fetching>,
     fetching_bytes: u64,
@@ -123,11 +124,8 @@ struct Fetching {
 }
 
 impl Queue {
-    fn new(mut opened: OpenQueue) -> Self {
-        let (changed, sent) = (std::mem::take(&mut opened.changed), std::mem::take(&mut opened.sent));
-        let subscription = opened.subscription.take();
-        let resuming = std::mem::take(&mut opened.resuming);
-        let temporary = opened.temporary.take();
+    fn new(open: OpenQueue) -> Self {
+        let OpenQueue { opened, changed, sent, subscription, resuming, temporary, .. } = open;
         Self {
             opened,
             fetching: VecDeque::new(),
@@ -212,19 +210,19 @@ pub(super) fn refusal(refused: &Refused) -> Error {
 impl Router {
     /// Opens a stored address on this shard. An address with this key that is open already keeps
     /// its messages.
-    pub fn open_queue(&mut self, declared: Declared, mut opened: OpenQueue, links: &mut impl Links) {
+    pub fn open_queue(&mut self, declared: Declared, mut open: OpenQueue, links: &mut impl Links) {
         let key = self.address(declared);
         if self.addresses.find_queue(key).is_some() {
             return;
         }
-        let (effects, damaged) = (std::mem::take(&mut opened.effects), std::mem::take(&mut opened.damaged));
-        let (orphans, lost) = (std::mem::take(&mut opened.orphans), std::mem::take(&mut opened.lost));
-        let (name, log) = (Arc::clone(&opened.name), opened.log);
+        let (effects, damaged) = (std::mem::take(&mut open.effects), std::mem::take(&mut open.damaged));
+        let (orphans, lost) = (std::mem::take(&mut open.orphans), std::mem::take(&mut open.lost));
+        let (name, log) = (Arc::clone(&open.opened.name), open.opened.log);
         if let Some(log) = log {
             self.storage.journal.join(log, declared.space);
         }
-        opened.resuming.begin(self.now_ms);
-        self.addresses[key].open_queue(Queue::new(opened));
+        open.resuming.begin(self.now_ms);
+        self.addresses[key].open_queue(Queue::new(open));
         for (first, count) in lost {
             self.count_lost(key, &name, None, first, count);
         }

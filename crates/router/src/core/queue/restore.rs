@@ -17,9 +17,9 @@ use super::sent::{Sent, sent_of};
 use super::subscription::Subscription;
 use super::temporary::{Budget, Temporary, temporary_settings};
 
-/// The state of a stored address when it is opened, in addition to that of every address.
+/// What an open stored address is and has, in addition to the state of every address.
 #[derive(Debug)]
-pub struct OpenQueue {
+pub(in crate::core) struct Opened {
     /// the name that clients use for the address
     pub(in crate::core) name: Arc<str>,
     /// its messages
@@ -32,6 +32,12 @@ pub struct OpenQueue {
     pub(in crate::core) expiry: Option<Destination>,
     /// application property whose value is the key of a last-value queue
     pub(in crate::core) last_value_key: Option<Box<str>>,
+}
+
+/// The state of a stored address when it is opened.
+#[derive(Debug)]
+pub struct OpenQueue {
+    pub(in crate::core) opened: Opened,
     /// modified annotations of messages, by their numbers
     pub(in crate::core) changed: HashMap<u64, Changed>,
     /// messages that were sent to a client of MQTT, by their numbers
@@ -68,12 +74,7 @@ impl OpenQueue {
     pub fn new(name: Arc<str>, settings: Settings, log: Option<u32>) -> Self {
         let messages = Queue::new(settings, Seq(0));
         Self {
-            name,
-            messages,
-            log,
-            dead_letter: None,
-            expiry: None,
-            last_value_key: None,
+            opened: Opened { name, messages, log, dead_letter: None, expiry: None, last_value_key: None },
             changed: HashMap::new(),
             sent: HashMap::new(),
             subscription: None,
@@ -89,11 +90,11 @@ impl OpenQueue {
     /// The address as recovered from the log.
     #[must_use]
     pub fn restored(name: Arc<str>, settings: Settings, recovered: &RecoveredQueue) -> Self {
-        let mut opened = Self::new(name, settings.clone(), Some(recovered.queue));
+        let mut open = Self::new(name, settings.clone(), Some(recovered.queue));
         let failures: HashMap<u64, Failures> =
             recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
         let was_sent: HashSet<u64> = sent_of(recovered).collect();
-        let Self { damaged, effects, sent, .. } = &mut opened;
+        let Self { damaged, effects, sent, .. } = &mut open;
         // Streamed, because a list of all records could need more memory than the queue itself.
         let entries = recovered.messages().filter_map(|message| {
             let Some(mut record) = Record::decode(message.head).filter(|_| !message.damaged) else {
@@ -110,22 +111,22 @@ impl OpenQueue {
         let next = Seq(recovered.next_seq);
         // Only unordered entries fail, and the log returns them in order.
         if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
-            opened.messages = queue;
+            open.opened.messages = queue;
         }
-        opened.lost = recovered.lost.iter().map(|range| (range.first, range.last - range.first + 1)).collect();
-        opened.restore_changed(recovered);
-        opened.find_orphans(recovered);
+        open.lost = recovered.lost.iter().map(|range| (range.first, range.last - range.first + 1)).collect();
+        open.restore_changed(recovered);
+        open.find_orphans(recovered);
         for (id, names) in recovered.states.iter().filter_map(|(key, value)| barred_of(key, value)) {
-            opened.messages.restore_undeliverable(Seq(id), names);
+            open.opened.messages.restore_undeliverable(Seq(id), names);
         }
         let stale;
-        (opened.resuming, stale) = Resuming::restored(recovered, &mut opened.messages);
-        opened.orphans.extend(stale);
+        (open.resuming, stale) = Resuming::restored(recovered, &mut open.opened.messages);
+        open.orphans.extend(stale);
         // A message held by a link is not delayed again.
         for (id, due) in failures.iter().filter_map(|(id, failed)| Some((id, failed.due?))) {
-            opened.messages.delay(Seq(*id), due);
+            open.opened.messages.delay(Seq(*id), due);
         }
-        opened
+        open
     }
 
     fn find_orphans(&mut self, recovered: &RecoveredQueue) {
@@ -146,7 +147,7 @@ impl OpenQueue {
         if known.is_empty() {
             return;
         }
-        for item in self.messages.iter(Seq(0)) {
+        for item in self.opened.messages.iter(Seq(0)) {
             if let Some(annotations) = known.remove(&item.id.0) {
                 self.changed.insert(item.seq.0, Changed { annotations, on_disk: true });
             }
@@ -157,20 +158,20 @@ impl OpenQueue {
     /// kept.
     #[must_use]
     pub fn with_last_value_key(mut self, property: Option<Box<str>>) -> Self {
-        self.last_value_key = property;
+        self.opened.last_value_key = property;
         self
     }
 
     /// Sets the settings of its queue.
     pub(in crate::core) fn with_settings(mut self, settings: Settings) -> Self {
-        self.messages.reconfigure(settings);
+        self.opened.messages.reconfigure(settings);
         self
     }
 
     /// Sets the dead-letter and expiry addresses.
     #[must_use]
     pub fn with_targets(mut self, dead_letter: Option<Destination>, expiry: Option<Destination>) -> Self {
-        (self.dead_letter, self.expiry) = (dead_letter, expiry);
+        (self.opened.dead_letter, self.opened.expiry) = (dead_letter, expiry);
         self
     }
 }

@@ -81,7 +81,7 @@ impl OpenTopic {
     /// The recovered subscriptions, by their numbers in the log.
     #[cfg(test)]
     pub(crate) fn known_logs(&self) -> Vec<u32> {
-        self.known.iter().filter_map(|known| known.log).collect()
+        self.known.iter().filter_map(|known| known.opened.log).collect()
     }
 }
 
