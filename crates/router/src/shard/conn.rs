@@ -23,6 +23,9 @@ use crate::core::{AttachmentId, Budget, Consuming};
 use crate::plan::{Operation, Protocol};
 use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
 
+/// Links of a connection up to which its list grows by what is needed only: most have a few.
+const FEW_LINKS: usize = 8;
+
 /// The properties of a peer before its first bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
@@ -351,6 +354,9 @@ impl Conn {
             *claimed = None;
         }
         if self.links.len() <= index {
+            if index < FEW_LINKS {
+                self.links.reserve_exact(index + 1 - self.links.len());
+            }
             self.links.resize_with(index + 1, || Link::Vacant);
         }
         self.links[index] = link;
