@@ -5,6 +5,7 @@ use super::receive::Received;
 use super::{Connection, Event, LinkId, SessionId};
 use crate::codec::decode_state;
 use crate::codec::fast::{DispositionView, StateView};
+use crate::link::OutcomeCounts;
 use crate::link::state::State as LinkState;
 use crate::types::{DeliveryState, Error, Outcome, ReceiverSettleMode, Role, TransactionalState, condition};
 
@@ -121,7 +122,8 @@ impl Connection {
     }
 
     /// As `settle`, with any state, such as one of part 4. Without `settled`, or on a link that
-    /// settles second, the delivery stays unsettled on our side.
+    /// settles second, the delivery stays unsettled on our side. The outcome accepted in a
+    /// transaction is provisional (4.4.1): it counts at the commit, by `count_outcomes`.
     pub fn settle_with(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState, settled: bool) {
         let place = link.0;
         let Some(link) = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached) else {
@@ -144,7 +146,8 @@ impl Connection {
         if settled {
             link.tags.settle(delivery_id);
         }
-        if let Some(outcome) = outcome {
+        let is_provisional = matches!((state, outcome), (DeliveryState::Transactional(_), Some(Outcome::Accepted)));
+        if let Some(outcome) = outcome.filter(|_| !is_provisional) {
             link.outcomes.add(outcome);
         }
         session.received.push_state(delivery_id, state, settled);
@@ -225,10 +228,10 @@ impl Connection {
         self.take(session, (first, last, settled), Some(outcome), f);
     }
 
-    /// Counts the outcome of a delivery that stays unsettled, or is settled apart from it.
-    pub fn count_outcome(&mut self, link: LinkId, outcome: &Outcome) {
+    /// Counts outcomes of deliveries that are settled apart from them.
+    pub fn count_outcomes(&mut self, link: LinkId, outcomes: &OutcomeCounts) {
         if let Some(link) = self.links.get_mut(link.0 as usize) {
-            link.outcomes.add(outcome);
+            link.outcomes.join(outcomes);
         }
     }
 

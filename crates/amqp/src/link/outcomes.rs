@@ -16,8 +16,26 @@ pub struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
+    /// The count of one outcome.
+    #[must_use]
+    pub fn of(outcome: &Outcome) -> Self {
+        let mut counts = Self::default();
+        counts.add(outcome);
+        counts
+    }
+
+    /// Adds the counts of other deliveries.
+    pub fn join(&mut self, others: &Self) {
+        let Self { accepted, rejected, released, modified } = others;
+        self.accepted = self.accepted.wrapping_add(*accepted);
+        self.rejected = self.rejected.wrapping_add(*rejected);
+        self.released = self.released.wrapping_add(*released);
+        self.modified = self.modified.wrapping_add(*modified);
+    }
+
+    /// Counts an outcome.
     #[inline]
-    pub(crate) fn add(&mut self, outcome: &Outcome) {
+    pub fn add(&mut self, outcome: &Outcome) {
         let count = match outcome {
             Outcome::Accepted => &mut self.accepted,
             Outcome::Rejected(_) => &mut self.rejected,

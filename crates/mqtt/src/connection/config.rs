@@ -2,8 +2,9 @@
 
 /// Limits of a connection machine. They bound its memory: inbound topic aliases take at most
 /// `topic_alias_maximum` names, outgoing ones `outgoing_alias_max`, of at most 65,535 bytes each;
-/// deliveries 16 bytes for each of `send_window_max` and 4 for each of `receive_maximum`; output is
-/// bounded by `output_max_bytes` and one packet.
+/// deliveries 16 bytes for each of `send_window_max`, and 8 for each packet identifier that the client
+/// uses, of which there are `receive_maximum` with 5.0 and 65,535 with 3.x; output is bounded by
+/// `output_max_bytes` and one packet.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Bytes of the largest packet we take after CONNECT (3.2.2.3.6).
@@ -11,7 +12,8 @@ pub struct Config {
     /// Bytes of the largest CONNECT and AUTH we take, before anyone has logged in.
     pub connect_size_max_bytes: u32,
     /// PUBLISH packets with QoS 1 and 2 that we take without having answered (3.2.2.3.3); at least
-    /// 1. A client of 5.0 that sends more is disconnected, one of 3.x is not read.
+    /// 1. A client of 5.0 that sends more is disconnected. One of 3.x, which has no such bound, is not
+    /// read while so many wait for the driver.
     pub receive_maximum: u16,
     /// Deliveries with QoS 1 and 2 that may be unacknowledged by the client; its own receive
     /// maximum may be lower. At least 1.

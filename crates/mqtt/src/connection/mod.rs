@@ -156,7 +156,8 @@ impl Connection {
         match self.state {
             State::Open => {
                 self.requests.others() >= self.config.requests_max.max(1)
-                    || (self.requests.messages() >= self.config.receive_maximum.max(1) && !self.version.is_v5())
+                    // Not while the client owes PUBREL, which has to be read.
+                    || (self.requests.owed() >= self.config.receive_maximum.max(1) && !self.version.is_v5())
             }
             state => state == State::Deciding,
         }

@@ -94,8 +94,8 @@ impl Connection {
             // [3: 2.3.1-2]
             Arrival::InUse => return Err(DecodeError::protocol("PUBLISH: the packet identifier is in use")),
         }
-        if self.requests.messages() >= self.config.receive_maximum.max(1) {
-            // [5: 3.3.4-7, 3.3.4-8]; 3.x is not read instead
+        if self.version.is_v5() && self.requests.messages() >= self.config.receive_maximum.max(1) {
+            // [5: 3.3.4-7, 3.3.4-8]; 3.x is not read while answers are owed
             let what = "PUBLISH: more unacknowledged messages than the receive maximum";
             return Err(DecodeError { code: ReasonCode::ReceiveMaximumExceeded, what });
         }

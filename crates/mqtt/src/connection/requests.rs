@@ -29,6 +29,13 @@ pub(super) enum Request {
     Unsubscribe(u32),
 }
 
+impl Request {
+    /// Whether it is a message whose next answer is the driver's.
+    const fn is_owed(self) -> bool {
+        matches!(self, Self::PublishQoS1 | Self::PublishQoS2 | Self::Released { .. })
+    }
+}
+
 /// What a PUBLISH with a packet identifier is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
@@ -48,6 +55,8 @@ pub(super) struct Requests {
     by_id: HashMap<u16, Request, BuildHasherDefault<IdHasher>>,
     /// messages that take a place in the receive maximum
     messages: u16,
+    /// messages that wait for the driver's next answer, not for PUBREL of the client
+    owed: u16,
     /// SUBSCRIBE and UNSUBSCRIBE
     others: u16,
 }
@@ -66,6 +75,11 @@ impl Requests {
     /// Messages with QoS 1 and 2 that are not answered in full.
     pub(super) const fn messages(&self) -> u16 {
         self.messages
+    }
+
+    /// Messages whose next answer is the driver's.
+    pub(super) const fn owed(&self) -> u16 {
+        self.owed
     }
 
     /// SUBSCRIBE and UNSUBSCRIBE packets that are not answered.
@@ -96,6 +110,7 @@ impl Requests {
             Request::Subscribe(_) | Request::Unsubscribe(_) => self.others += 1,
             _ => self.messages += 1,
         }
+        self.owed += u16::from(request.is_owed());
         let former = self.by_id.insert(id.get(), request);
         debug_assert_eq!(former, None);
     }
@@ -104,11 +119,14 @@ impl Requests {
     pub(super) fn set(&mut self, id: PacketId, request: Request) {
         let former = self.by_id.insert(id.get(), request);
         debug_assert!(former.is_some());
+        self.owed = self.owed + u16::from(request.is_owed()) - u16::from(former.is_some_and(Request::is_owed));
     }
 
     #[inline]
     pub(super) fn remove(&mut self, id: PacketId) {
-        match self.by_id.remove(&id.get()) {
+        let removed = self.by_id.remove(&id.get());
+        self.owed -= u16::from(removed.is_some_and(Request::is_owed));
+        match removed {
             Some(Request::Subscribe(_) | Request::Unsubscribe(_)) => self.others -= 1,
             Some(Request::Received { counted: false } | Request::Released { counted: false }) => {}
             Some(_) => self.messages -= 1,

@@ -191,6 +191,24 @@ fn more_than_the_receive_maximum_is_not_read_in_3() {
     assert_eq!(peer.output(), [0x40, 2, 0, 2, 0x40, 2, 0, 1]);
 }
 
+/// A client of 3.x knows no receive maximum: it may publish on before it releases what was received.
+#[test]
+fn pubrel_is_read_however_many_messages_wait_for_it_in_3() {
+    for version in [Version::V31, Version::V311] {
+        let config = Config { receive_maximum: 2, ..Config::default() };
+        let mut peer = Peer::open_with(config, version, &[], &InFlight::default());
+        for number in 1..=5 {
+            assert!(is_message(&peer.send(&publish(version, 0x34, number))), "{number}");
+            peer.machine.answer_publish(id(number), ReasonCode::Success, "").unwrap();
+        }
+        // PUBCOMP is the driver's: no more than two may be owed.
+        let releases: Vec<u8> = (1..=5).flat_map(|number| [0x62, 2, 0, number]).collect();
+        assert_eq!(peer.send(&releases), [Seen::Released(1), Seen::Released(2)]);
+        peer.machine.complete(id(1)).unwrap();
+        assert_eq!(peer.send(&[]), [Seen::Released(3)]);
+    }
+}
+
 /// [3: 2.3.1-2]
 #[test]
 fn an_identifier_in_use_is_refused() {

@@ -32,6 +32,12 @@ impl Router {
         self.storage.set_time(self.now_ms);
     }
 
+    /// The router's time, in milliseconds since 1970.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     /// The next time at which [`Router::turn`] has work, in milliseconds since 1970.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {

@@ -17,7 +17,7 @@ use super::mqtt::Mqtt;
 use super::renewing::Renewal;
 use super::resumable::Resuming;
 use super::traffic::Pacing;
-use super::transactions::{Coordinator, Transaction};
+use super::transactions::{Coordinator, HeldOutcomes, Transaction};
 use super::{ConnId, DYNAMIC_PREFIX};
 use crate::core::{AttachmentId, Budget, Consuming};
 use crate::plan::{Operation, Protocol};
@@ -276,6 +276,8 @@ pub(super) struct Conn {
     pub(super) pacing: Pacing,
     /// its transactions, by their numbers
     pub(super) transactions: BTreeMap<u64, Transaction>,
+    /// outcomes within them, once it has had one
+    pub(super) held_outcomes: Option<Box<HeldOutcomes>>,
     /// it is in the list of dirty connections
     pub(super) dirty: bool,
     /// its output was over the high-water mark: its consumers get no deliveries
@@ -334,6 +336,7 @@ impl Conn {
             work_nanos: 0,
             pacing: Pacing::default(),
             transactions: BTreeMap::new(),
+            held_outcomes: None,
             dirty: false,
             congested: false,
             starved: false,
@@ -352,6 +355,9 @@ impl Conn {
         let index = id.0 as usize;
         if let Some(claimed) = self.claimed.get_mut(index) {
             *claimed = None;
+        }
+        if let Some(held) = &mut self.held_outcomes {
+            held.forget_link(id);
         }
         if self.links.len() <= index {
             if index < FEW_LINKS {

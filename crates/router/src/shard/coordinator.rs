@@ -69,6 +69,25 @@ fn control_of(message: &[u8]) -> Result<TransactionControl, Error> {
     Err(Error::new(condition::INVALID_FIELD, what))
 }
 
+impl Conn {
+    /// Whether an unsettled delivery has an outcome already. The first one is in force.
+    fn has_outcome(&self, token: u64) -> bool {
+        self.held_outcomes.as_ref().is_some_and(|held| held.has(token))
+            || self.resuming.as_ref().is_some_and(|resuming| resuming.outgoing.contains_key(&token))
+    }
+
+    /// A transaction ends; its outcomes count if it is committed.
+    fn end_outcomes(&mut self, number: u64, unsettled: &[Unsettled], is_committed: bool) {
+        let Some(held) = &mut self.held_outcomes else { return };
+        for (link, outcomes) in held.end(number, unsettled) {
+            let is_attached = !matches!(self.links.get(link.0 as usize), None | Some(Link::Vacant));
+            if is_committed && is_attached {
+                self.machine.count_outcomes(link, &outcomes);
+            }
+        }
+    }
+}
+
 impl Shard {
     /// The peer requests a link to the coordinator.
     pub(super) fn attach_coordinator(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), Error> {
@@ -165,6 +184,7 @@ impl Shard {
         let (homes, used) = (Homes::new(), self.fabric.now);
         let transaction = Transaction { link, homes, used, refusal: None, unsettled: Vec::new() };
         conn.transactions.insert(number, transaction);
+        conn.held_outcomes.get_or_insert_default().begin(number);
         Ok(number)
     }
 
@@ -214,18 +234,22 @@ impl Shard {
     ) {
         let Transaction { homes, refusal, unsettled, .. } = transaction;
         let refusal = refusal.filter(|_| !fail).map(|cause| rolled_back(&cause));
-        let discharging = Discharging { conn: id, fail, control, refusal, unsettled, homes };
-        self.begin_discharge(number, discharging);
+        if fail && let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.end_outcomes(number, &unsettled, false);
+        }
+        self.begin_discharge(Discharging { conn: id, number, fail, control, refusal, unsettled, homes });
     }
 
     /// A discharge is done, or a commit was rolled back instead.
     pub(super) fn discharged(&mut self, discharging: Discharging, result: Result<(), Error>) {
-        let Discharging { conn: id, fail, control, unsettled, .. } = discharging;
+        let Discharging { conn: id, number, fail, control, unsettled, .. } = discharging;
         if !self.knows(id) {
             return;
         }
-        if result.is_ok() && !fail {
-            let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let is_committed = result.is_ok() && !fail;
+        conn.end_outcomes(number, &unsettled, is_committed);
+        if is_committed {
             for Unsettled { session, delivery_id, token } in unsettled {
                 // The receiver may have settled it since, and a later delivery may have its id.
                 let mut known = conn.machine.unsettled(session, delivery_id, delivery_id);
@@ -398,17 +422,20 @@ impl Shard {
             self.detach_with_error(id, link, error);
         }
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        for (_, link, _) in &retired {
-            conn.machine.count_outcome(*link, outcome);
+        let first_outcomes = retired.iter().filter(|(.., token)| !conn.has_outcome(*token));
+        let first_outcomes: Vec<(LinkId, u64)> = first_outcomes.map(|(_, link, token)| (*link, *token)).collect();
+        if let Some((held, number)) = conn.held_outcomes.as_mut().zip(number_of(txn_id)) {
+            first_outcomes.iter().for_each(|(link, _)| held.hold(number, *link, outcome));
         }
         if settled {
-            conn.machine.take_settled(session, first, last, true, |_, _| ());
+            conn.take_answered(session, (first, last), true, None, |_| ());
         }
         let outcome = Arc::new(outcome.clone());
+        let mut first_outcomes = first_outcomes.into_iter().map(|(_, token)| token).peekable();
         for (delivery_id, _, token) in retired {
             let home = home_of_token(token);
             let transaction = self.enlist(id.key, txn_id, home);
-            if !settled {
+            if first_outcomes.next_if_eq(&token).is_some() && !settled {
                 self.settle_at_commit(id, transaction, Unsettled { session, delivery_id, token });
             }
             let outcome = Arc::clone(&outcome);
@@ -425,9 +452,13 @@ impl Shard {
     }
 
     fn settle_at_commit(&mut self, id: ConnId, transaction: TransactionId, unsettled: Unsettled) {
-        let conn = self.fabric.conns.get_mut(id.key());
-        let Some(known) = conn.and_then(|conn| conn.transactions.get_mut(&transaction.number)) else { return };
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let held = conn.held_outcomes.as_mut();
+        let Some(known) = conn.transactions.get_mut(&transaction.number) else { return };
         if known.unsettled.len() < TRANSACTION_MESSAGES {
+            if let Some(held) = held {
+                held.hold_unsettled(unsettled.token);
+            }
             return known.unsettled.push(unsettled);
         }
         let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");

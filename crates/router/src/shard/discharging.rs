@@ -57,9 +57,10 @@ impl Discharges {
 }
 
 impl Shard {
-    pub(super) fn begin_discharge(&mut self, number: u64, mut discharging: Discharging) {
+    pub(super) fn begin_discharge(&mut self, mut discharging: Discharging) {
         discharging.homes.sort_unstable();
-        let Discharging { fail, control, refusal, homes, .. } = &discharging;
+        let Discharging { number, fail, control, refusal, homes, .. } = &discharging;
+        let number = *number;
         let rolls_back = *fail || refusal.is_some();
         let (Some(first), homes) = (homes.first().copied(), homes.clone()) else {
             return self.end_discharge(discharging);

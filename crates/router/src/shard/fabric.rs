@@ -411,7 +411,9 @@ impl Fabric {
         let nanos = DELIVERY_NANOS + delivery.payload.len() as u64 / 4;
         let account = if self.work.reading { &mut self.work.nanos } else { &mut state.work_nanos };
         *account += nanos;
-        if mqtt.needs_credit(link) {
+        // A delivery in parts had a place in the client's window, which others may wait for.
+        let ends_parts = delivery.aborted || !(delivery.first || delivery.more);
+        if ends_parts || mqtt.needs_credit(link) {
             self.freed.push((conn, link.0));
         }
         match fate {
@@ -641,6 +643,9 @@ impl Fabric {
         attachment.unanswered = attachment.unanswered.saturating_sub(1);
         let (conn, link) = (attachment.conn, attachment.link);
         if let Some(state) = self.conns.get_mut(conn as usize) {
+            if let Some(held) = state.held_outcomes.as_mut().filter(|_| *outcome == Outcome::Accepted) {
+                held.hold(transaction.number, LinkId(link), outcome);
+            }
             let outcome = transactional(transaction.number, outcome.clone());
             state.machine.settle_with(LinkId(link), delivery_id, &outcome, true);
             self.mark(conn);
@@ -755,6 +760,9 @@ impl Fabric {
         state.take_link(id);
         state.machine.take_unsettled(id, |_| ());
         state.machine.detach(id, true, Some(error.clone()));
+        if gone.sending {
+            self.freed.push((gone.conn, gone.link));
+        }
         self.mark(gone.conn);
     }
 }

@@ -3,14 +3,64 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
+use enmasse_amqp::connection::{Incoming, LinkId, OutcomeCounts, SessionId};
 use enmasse_amqp::types::{Modified, Outcome};
 
-use super::conn::Link;
+use super::conn::{Conn, Link};
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
 use crate::core::{AddressKind, Arrival, AttachmentId, AttachmentRole, Origin, ToHome, home_of_token};
 use crate::table::AddressEntry;
+
+impl Conn {
+    /// Takes deliveries of ours that are settled now, by the peer (`settled`) or by us; `f` gets their
+    /// tokens. `outcome` counts for those without an earlier one: the first outcome is in force, and
+    /// that of a transaction counts at its commit. `None`: all of them have one.
+    #[inline]
+    pub(super) fn take_answered(
+        &mut self,
+        session: SessionId,
+        (first, last): (u32, u32),
+        settled: bool,
+        outcome: Option<&Outcome>,
+        mut f: impl FnMut(u64),
+    ) {
+        let holds = self.held_outcomes.as_ref().is_some_and(|held| held.has_any());
+        let confirms = self.resuming.as_ref().is_some_and(|resuming| !resuming.outgoing.is_empty());
+        match outcome {
+            // Fast path: mostly no delivery has an earlier outcome.
+            Some(outcome) if !holds && !confirms => {
+                self.machine.take_answered(session, (first, last), settled, outcome, |_, token| f(token));
+            }
+            _ => self.take_answered_before(session, (first, last), settled, outcome, &mut f),
+        }
+    }
+
+    #[cold]
+    fn take_answered_before(
+        &mut self,
+        session: SessionId,
+        (first, last): (u32, u32),
+        settled: bool,
+        outcome: Option<&Outcome>,
+        f: &mut dyn FnMut(u64),
+    ) {
+        let Self { machine, held_outcomes, resuming, .. } = self;
+        let new = outcome.map(OutcomeCounts::of).unwrap_or_default();
+        let mut counted = Vec::new();
+        machine.take_settled(session, first, last, settled, |link, token| {
+            let reported = resuming.as_mut().and_then(|resuming| resuming.outgoing.remove(&token));
+            let is_held = || held_outcomes.as_ref().is_some_and(|held| held.has(token));
+            match reported {
+                Some(reported) => counted.push((link, reported.outcome)),
+                None if is_held() => {}
+                None => counted.push((link, new)),
+            }
+            f(token);
+        });
+        counted.into_iter().for_each(|(link, outcome)| machine.count_outcomes(link, &outcome));
+    }
+}
 
 impl Shard {
     /// Processes a frame of a delivery.
@@ -97,7 +147,7 @@ impl Shard {
             return self.resume_starved(id);
         }
         let mut tokens = std::mem::take(&mut self.settled);
-        conn.machine.take_answered(session, (first, last), settled, outcome, |_, token| tokens.push(token));
+        conn.take_answered(session, (first, last), settled, Some(outcome), |token| tokens.push(token));
         self.fabric.charge(tokens.len() as u64 * SETTLED_NANOS);
         // Group tokens by home: clone a large outcome once per shard.
         for tokens in tokens.chunk_by(|one, other| home_of_token(*one) == home_of_token(*other)) {
@@ -140,9 +190,11 @@ impl Shard {
         }
     }
 
-    /// Continues links of several addresses on which a long delivery of one address has ended.
+    /// Continues links of several addresses on which a long delivery of one address has ended, and the
+    /// links that wait for its place.
     pub(super) fn resume_freed(&mut self) {
         while let Some((key, link)) = self.fabric.freed.pop() {
+            self.resume_starved(self.id(key));
             let Some(conn) = self.fabric.conns.get(key as usize) else { continue };
             let credit = conn.machine.credit(LinkId(link));
             self.credit(self.id(key), LinkId(link), credit, false);

@@ -5,7 +5,9 @@
 //! the hot path. Sessions, transactions and resumption exist in AMQP only: a client of MQTT never
 //! causes a call about them.
 
-use enmasse_amqp::connection::{AttachReply, Connection, LinkId, LinkSummary, Outgoing, SendError, SessionId, Tag};
+use enmasse_amqp::connection::{
+    AttachReply, Connection, LinkId, LinkSummary, OutcomeCounts, Outgoing, SendError, SessionId, Tag,
+};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{DeliveryState, Error, Open, Outcome, SaslCode};
 
@@ -232,10 +234,10 @@ impl Machine {
         }
     }
 
-    /// Counts an outcome of the peer for a delivery that stays unsettled.
-    pub(super) fn count_outcome(&mut self, link: LinkId, outcome: &Outcome) {
+    /// Counts outcomes of deliveries that are settled apart from them.
+    pub(super) fn count_outcomes(&mut self, link: LinkId, outcomes: &OutcomeCounts) {
         if let Self::Amqp(machine) = self {
-            machine.count_outcome(link, outcome);
+            machine.count_outcomes(link, outcomes);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use enmasse_amqp::connection::SessionId;
+use enmasse_amqp::connection::{LinkId, OutcomeCounts, SessionId};
 
 /// Deliveries that a sender may leave unsettled; at this number it gets no credit until it settles
 /// some.
@@ -16,7 +16,17 @@ pub(super) struct Resuming {
     /// deliveries that their senders have not settled: link and tag
     incoming: BTreeMap<(SessionId, u32), (u32, Vec<u8>)>,
     /// deliveries whose outcome the home has yet to confirm, by token
-    pub(super) outgoing: HashMap<u64, (u32, SessionId, u32)>,
+    pub(super) outgoing: HashMap<u64, Reported>,
+}
+
+/// A delivery whose receiver has reported an outcome and waits for our settlement.
+#[derive(Clone, Copy)]
+pub(super) struct Reported {
+    pub(super) link: LinkId,
+    pub(super) session: SessionId,
+    pub(super) delivery_id: u32,
+    /// what counts when it is settled: its first outcome, unless that is one of a transaction
+    pub(super) outcome: OutcomeCounts,
 }
 
 /// The unsettled deliveries of a sender.
@@ -32,7 +42,7 @@ impl Resuming {
         if self.links.remove(&link) {
             self.senders.remove(&link);
             self.incoming.retain(|_, (of, _)| *of != link);
-            self.outgoing.retain(|_, (of, ..)| *of != link);
+            self.outgoing.retain(|_, reported| reported.link.0 != link);
         }
     }
 
@@ -107,7 +117,8 @@ mod tests {
         let mut resuming = Resuming::default();
         resuming.links.insert(7);
         resuming.note(SESSION, 1, 7, b"t");
-        resuming.outgoing.insert(9, (7, SESSION, 3));
+        let outcome = OutcomeCounts::default();
+        resuming.outgoing.insert(9, Reported { link: LinkId(7), session: SESSION, delivery_id: 3, outcome });
         resuming.forget(7);
         assert!(resuming.incoming.is_empty() && resuming.outgoing.is_empty() && resuming.senders.is_empty());
     }

@@ -6,9 +6,10 @@
 //! `first` its deliveries are settled at once.
 
 use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{AttachReply, Incoming, LinkId, SessionId};
+use enmasse_amqp::connection::{AttachReply, Incoming, LinkId, OutcomeCounts, SessionId};
 use enmasse_amqp::types::{
     Attach, Outcome, ReceiverSettleMode, Role, SenderSettleMode, Source, Target, TerminusDurability,
     TerminusExpiryPolicy,
@@ -16,6 +17,7 @@ use enmasse_amqp::types::{
 
 use super::conn::{Conn, Link};
 use super::fabric::Fabric;
+use super::resumable::Reported;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
 use crate::core::{AddressKind, AttachmentId, Resume, ToHome};
@@ -180,12 +182,15 @@ impl Shard {
                 _ => None,
             };
             let (Some(attachment), Some(resuming)) = (attachment, conn.resuming.as_mut()) else {
-                conn.machine.take_answered(session, (delivery, delivery), false, outcome, |_, _| ());
+                conn.take_answered(session, (delivery, delivery), false, Some(outcome), |_| ());
                 self.report_outcome(token, outcome);
                 continue;
             };
-            if resuming.outgoing.insert(token, (link.0, session, delivery)).is_none() {
-                conn.machine.count_outcome(link, outcome);
+            let is_held = conn.held_outcomes.as_ref().is_some_and(|held| held.has(token));
+            let outcome_counts = if is_held { OutcomeCounts::default() } else { OutcomeCounts::of(outcome) };
+            // A repeated outcome has no effect.
+            if let Entry::Vacant(entry) = resuming.outgoing.entry(token) {
+                entry.insert(Reported { link, session, delivery_id: delivery, outcome: outcome_counts });
                 self.report_unsettled(attachment, token, outcome);
             }
         }
@@ -202,14 +207,16 @@ impl Fabric {
     pub(super) fn confirm(&mut self, attachment: AttachmentId, token: u64) {
         let Some(key) = self.attachments.get(attachment).map(|attachment| attachment.conn) else { return };
         let Some(conn) = self.conns.get_mut(key as usize) else { return };
-        let Some((link, session, delivery)) =
-            conn.resuming.as_mut().and_then(|resuming| resuming.outgoing.remove(&token))
-        else {
-            return;
-        };
-        conn.machine.take_settled(session, delivery, delivery, false, |_, _| ());
+        let reported = conn.resuming.as_mut().and_then(|resuming| resuming.outgoing.get(&token).copied());
+        // The receiver has settled it in the meantime.
+        let Some(Reported { link, session, delivery_id, .. }) = reported else { return };
+        conn.take_answered(session, (delivery_id, delivery_id), false, None, |_| ());
+        if let Some(resuming) = conn.resuming.as_mut() {
+            // Its session has ended, but not the link yet.
+            resuming.outgoing.remove(&token);
+        }
         if std::mem::take(&mut conn.starved) {
-            self.freed.push((key, link));
+            self.freed.push((key, link.0));
         }
         self.mark(key);
     }

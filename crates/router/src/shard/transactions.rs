@@ -1,6 +1,8 @@
 //! What a connection knows of its transactions.
 
-use enmasse_amqp::connection::{LinkId, SessionId};
+use std::collections::{BTreeMap, HashSet};
+
+use enmasse_amqp::connection::{LinkId, OutcomeCounts, SessionId};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{DeliveryState, Error, Outcome, TransactionalState};
 use smallvec::SmallVec;
@@ -37,6 +39,60 @@ pub(super) struct Unsettled {
     pub(super) token: u64,
 }
 
+/// Outcomes within the transactions of a connection. Links count them at the commit; after a rollback
+/// they had no effect.
+#[derive(Default)]
+pub(super) struct HeldOutcomes {
+    /// by the numbers of the transactions that are not discharged, and of the links
+    counts: BTreeMap<u64, BTreeMap<LinkId, OutcomeCounts>>,
+    /// deliveries with such an outcome that their receivers had not settled then
+    unsettled: HashSet<u64>,
+}
+
+impl HeldOutcomes {
+    /// A transaction begins.
+    pub(super) fn begin(&mut self, number: u64) {
+        self.counts.insert(number, BTreeMap::new());
+    }
+
+    /// A transaction holds an outcome of a link, unless it is being rolled back.
+    pub(super) fn hold(&mut self, number: u64, link: LinkId, outcome: &Outcome) {
+        if let Some(counts) = self.counts.get_mut(&number) {
+            counts.entry(link).or_default().add(outcome);
+        }
+    }
+
+    /// The receiver has not settled a delivery whose outcome a transaction holds.
+    pub(super) fn hold_unsettled(&mut self, token: u64) {
+        self.unsettled.insert(token);
+    }
+
+    /// Whether transactions hold outcomes of unsettled deliveries.
+    pub(super) fn has_any(&self) -> bool {
+        !self.unsettled.is_empty()
+    }
+
+    /// Whether a transaction holds the outcome of an unsettled delivery.
+    pub(super) fn has(&self, token: u64) -> bool {
+        self.unsettled.contains(&token)
+    }
+
+    /// The number of a link belongs to another one now.
+    pub(super) fn forget_link(&mut self, link: LinkId) {
+        for counts in self.counts.values_mut() {
+            counts.remove(&link);
+        }
+    }
+
+    /// A transaction ends. Returns its outcomes by link.
+    pub(super) fn end(&mut self, number: u64, unsettled: &[Unsettled]) -> BTreeMap<LinkId, OutcomeCounts> {
+        for Unsettled { token, .. } in unsettled {
+            self.unsettled.remove(token);
+        }
+        self.counts.remove(&number).unwrap_or_default()
+    }
+}
+
 /// A state within a transaction.
 pub(super) fn transactional(number: u64, outcome: Outcome) -> DeliveryState {
     let (txn_id, outcome) = (number.to_be_bytes().to_vec(), Some(outcome));
@@ -49,6 +105,7 @@ pub(super) type Homes = SmallVec<[u16; 1]>;
 /// A transaction during its discharge.
 pub(super) struct Discharging {
     pub(super) conn: ConnId,
+    pub(super) number: u64,
     /// the client requested a rollback
     pub(super) fail: bool,
     /// the control message to answer, unless its link has ended

@@ -114,6 +114,11 @@ impl Shard {
         let outbound = message::decode(bytes);
         let mut payload = Vec::new();
         encode_message(&mut payload, &published);
+        if payload.len() as u64 > WILL_BYTES {
+            // Another encoding of the same message may be shorter.
+            let what = format!("the will has more than {WILL_BYTES} bytes as it is stored: send a smaller one");
+            return Err(Error::new(condition::MESSAGE_SIZE_EXCEEDED, what));
+        }
         let (qos, retain) = (outbound.qos, outbound.retain);
         Ok(StoredWill { topic, payload, qos, retain, delay_s: 0, properties: Vec::new(), is_message: true })
     }

@@ -12,6 +12,7 @@ mod management;
 mod mqtt;
 mod mqtt_logins;
 mod net;
+mod outcomes;
 mod pacing;
 mod plans;
 mod receiving;

@@ -1,5 +1,7 @@
 //! Clients of MQTT and of AMQP at one node (`docs/contracts.md` 10, decision 74), as bytes.
 
+use enmasse_amqp::codec::encode_message;
+use enmasse_amqp::types::{Body, Header, Message};
 use enmasse_mqtt::codec::{
     Ack, Connect, Packet, PacketId, Properties, Property, PropertyBuffer, PropertyId, Publish, PublishProperties, QoS,
     ReasonCode, Subscription, SubscriptionOptions, Version, decode, encode_connect, encode_publish, encode_subscribe,
@@ -7,6 +9,7 @@ use enmasse_mqtt::codec::{
 };
 
 use crate::net::{Net, message_to};
+use crate::retained::with_retained;
 use crate::topics::with_topics;
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
@@ -365,4 +368,110 @@ fn unsubscribe_ends_the_equal_filter_only_and_a_delivery_that_has_begun_is_compl
         publish(&mut net, other, "multicast/a", b"x", 2);
         assert_eq!(deliveries(&mut net, one), []);
     }
+}
+
+/// A client that takes one unacknowledged message, and subscribes these filters.
+fn narrow_device(net: &mut Net, shard: usize, filters: &[(&str, QoS)]) -> usize {
+    let one = net.device(shard);
+    // CONNECT with receive maximum 1
+    net.tell(one, b"\x10\x13\0\x04MQTT\x05\x02\0\0\x03\x21\0\x01\0\x03one");
+    let subscriptions = filters.iter().map(|(filter, qos)| Subscription {
+        filter,
+        options: SubscriptionOptions { qos: *qos, ..SubscriptionOptions::default() },
+    });
+    let mut bytes = Vec::new();
+    let id = PacketId::new(1).expect("not 0");
+    encode_subscribe(&mut bytes, id, Properties::NONE, subscriptions, Version::V5).expect("it has an encoding");
+    net.tell(one, &bytes);
+    answers(net, one);
+    one
+}
+
+/// A message of AMQP that counts as QoS 1.
+fn durable(text: &str) -> Vec<u8> {
+    let header = Some(Header { durable: true, ..Header::default() });
+    let body = Body::Data(vec![text.into()]);
+    let mut bytes = Vec::new();
+    encode_message(&mut bytes, &Message { header, body, ..Message::default() });
+    bytes
+}
+
+#[test]
+fn delivery_in_parts_keeps_its_place_in_the_window() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let filters = [("multicast", QoS::AtLeastOnce), ("anycast", QoS::AtLeastOnce)];
+        let one = narrow_device(&mut net, consumer, &filters);
+        let sender = pinned(&mut net, producer);
+        let [long, short] = ["multicast", "anycast"].map(|name| net.sender(sender, Some(name)));
+        let message = durable("long");
+        let (front, rest) = message.split_at(message.len() - 2);
+        net.piece(sender, long, front, false, true, true);
+        net.send(sender, short, &durable("short"), false);
+        assert_eq!(answers(&mut net, one).1, [], "the window has one place");
+        net.piece(sender, long, rest, false, false, false);
+        assert_eq!(answers(&mut net, one).1, [("multicast".to_owned(), b"long".to_vec())]);
+        net.tell(one, &[0x40, 2, 0, 1]);
+        assert_eq!(answers(&mut net, one).1, [("anycast".to_owned(), b"short".to_vec())]);
+    }
+}
+
+#[test]
+fn delivery_in_parts_that_is_aborted_or_needs_no_place_gives_it_to_others() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for is_aborted in [true, false] {
+            let mut net = Net::new(shards, OPEN_SPACE);
+            let filters = [("multicast", QoS::AtLeastOnce), ("anycast", QoS::AtLeastOnce)];
+            let one = narrow_device(&mut net, consumer, &filters);
+            let sender = pinned(&mut net, producer);
+            let [long, short] = ["multicast", "anycast"].map(|name| net.sender(sender, Some(name)));
+            let message = message_to("multicast", None, b"with QoS 0");
+            let (front, rest) = message.split_at(message.len() - 2);
+            net.piece(sender, long, front, false, true, true);
+            net.send(sender, short, &durable("short"), false);
+            assert_eq!(answers(&mut net, one).1, []);
+            if is_aborted {
+                net.detach(sender, long);
+            } else {
+                net.piece(sender, long, rest, false, false, false);
+            }
+            let messages = answers(&mut net, one).1;
+            assert_eq!(messages.len(), if is_aborted { 1 } else { 2 }, "{messages:?}");
+            assert_eq!(messages.last(), Some(&("anycast".to_owned(), b"short".to_vec())));
+        }
+    }
+}
+
+/// [5: 3.3.4-2] [5: 3.3.4-4]
+#[test]
+fn retained_message_of_overlapping_filters_comes_once_if_the_window_has_no_room_for_each() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_retained(shards);
+        let other = device(&mut net, producer, "other");
+        // PUBLISH with QoS 2 and RETAIN, PUBREL
+        net.tell(other, b"\x35\x0c\0\x06news/1\0\x01\0x");
+        net.tell(other, &[0x62, 2, 0, 1]);
+        let one = net.device(consumer);
+        net.tell(one, b"\x10\x13\0\x04MQTT\x05\x02\0\0\x03\x21\0\x01\0\x03one");
+        // SUBSCRIBE news/+ with QoS 1 and news/# with QoS 2
+        net.tell(one, b"\x82\x15\0\x01\0\0\x06news/+\x01\0\x06news/#\x02");
+        let received = std::mem::take(&mut net.devices[one].received);
+        // PUBLISH with QoS 2 and RETAIN, after CONNACK and SUBACK
+        let publish = b"\x35\x0c\0\x06news/1\0\x01\0x";
+        assert!(received.ends_with(publish), "{received:?}");
+    }
+}
+
+#[test]
+fn client_that_does_not_read_gets_no_more_values_of_the_node_than_its_output_holds() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let one = device(&mut net, 0, "one");
+    assert_eq!(subscribe(&mut net, one, "$SYS/#"), ReasonCode::GrantedQoS1.as_u8());
+    net.devices[one].deaf = true;
+    for _ in 0..4_000 {
+        net.pass(10_000);
+    }
+    net.hear(one);
+    let bytes = net.devices[one].received.len();
+    assert!((500_000..600_000).contains(&bytes), "{bytes} bytes");
 }

@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::describe;
-use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId, Tag};
+use enmasse_amqp::connection::{
+    Config, Connection, Event, LinkId, OutcomeCounts, Outgoing, SessionId, Tag,
+};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Body, DeliveryState, Error, Message, Open, Outcome, Properties, ReceiverSettleMode, Role, SaslInit,
@@ -467,6 +469,16 @@ impl Net {
             _ => true,
         });
         found
+    }
+
+    /// Outcomes that the node has counted at links of a client: those that send, or receive.
+    pub(crate) fn counted(&self, client: usize, client_sends: bool) -> OutcomeCounts {
+        let (shard, id) = self.clients[client].server;
+        let mut counts = OutcomeCounts::default();
+        let links = self.shards[shard].links_of(id).into_iter();
+        let links = links.filter(|link| link.client_sends == client_sends && link.name != "control");
+        links.filter_map(|link| link.outcomes).for_each(|outcomes| counts.join(&outcomes));
+        counts
     }
 
     /// Outcomes received since the last call, one for each delivery.

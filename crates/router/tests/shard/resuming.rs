@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{LinkId, Tag};
+use enmasse_amqp::connection::{LinkId, OutcomeCounts, Tag};
 use enmasse_amqp::types::{
     Attach, DeliveryState, Open, Outcome, ReceiverSettleMode, Role, Source, Target, TerminusDurability,
     TerminusExpiryPolicy, condition,
@@ -172,6 +172,30 @@ fn receiver_that_returns_resumes_its_unsettled_deliveries() {
             );
             net.cut(client);
             assert_eq!(left(&mut net, shard), 1, "one was never received");
+        }
+    }
+}
+
+#[test]
+fn outcome_that_a_receiver_reports_before_it_settles_counts_once() {
+    for (shards, shard) in LAYOUTS {
+        for settles in [false, true] {
+            let mut net = on_disk(shards, Arc::new(SimulatedDisk::new(512, 7)));
+            fill(&mut net, 1);
+            let client = worker(&mut net, shard);
+            let attach = Attach { rcv_settle_mode: ReceiverSettleMode::First, ..receiver("orders", None) };
+            let (link, _) = attached(&mut net, client, attach);
+            net.grant(client, link, 1);
+            let (id, ..) = deliveries(&mut net, client).remove(0);
+            net.at_once(|net| {
+                net.settle_with(client, link, id, &DeliveryState::Outcome(Outcome::Accepted), false);
+                if settles {
+                    net.settle_with(client, link, id, &DeliveryState::Outcome(Outcome::Released), true);
+                }
+            });
+            assert_eq!(net.counted(client, false), OutcomeCounts { accepted: 1, ..OutcomeCounts::default() });
+            net.cut(client);
+            assert_eq!(left(&mut net, shard), 0);
         }
     }
 }

@@ -23,7 +23,7 @@ fn plan() -> String {
 }
 
 /// That space, whose stored addresses live on shard 0 in memory.
-fn with_retained(shards: u16) -> Net {
+pub(crate) fn with_retained(shards: u16) -> Net {
     with_retained_in(shards, Settings::default())
 }
 

@@ -14,7 +14,7 @@ use crate::{LAYOUTS, accepted, pinned};
 /// A client with a link to the coordinator.
 #[derive(Clone, Copy)]
 pub(crate) struct Controller {
-    client: usize,
+    pub(crate) client: usize,
     link: LinkId,
 }
 
@@ -212,7 +212,7 @@ fn a_transaction_of_another_connection_is_not_known() {
 }
 
 /// A receiver that holds two messages of the queue, and controls transactions.
-fn holding(shards: u16, producer: usize, consumer: usize) -> (Net, Controller, LinkId, Vec<u32>) {
+pub(crate) fn holding(shards: u16, producer: usize, consumer: usize) -> (Net, Controller, LinkId, Vec<u32>) {
     let mut net = with_queue(shards);
     let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
     let out = net.sender(sender, Some("orders"));

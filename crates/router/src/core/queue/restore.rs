@@ -136,7 +136,10 @@ impl OpenQueue {
             orphans.entry(id).or_default().push(key.clone());
         }
         if !orphans.is_empty() {
-            recovered.messages().for_each(|message| drop(orphans.remove(&message.seq)));
+            // A damaged message is removed without its state.
+            let damaged: HashSet<u64> = self.damaged.iter().map(|(seq, _)| *seq).collect();
+            let here = recovered.messages().map(|message| message.seq).filter(|seq| !damaged.contains(seq));
+            here.for_each(|seq| drop(orphans.remove(&seq)));
         }
         self.orphans = orphans.into_values().flatten().collect();
     }

@@ -178,7 +178,7 @@ impl Queue {
         value[..8].copy_from_slice(&link.to_le_bytes());
         value[8..].copy_from_slice(&receiver.keep_s.to_le_bytes());
         storage.journal.note(log, &state_key(HELD, item.id.0), &value);
-        storage.journal.lanes.of(log).fences.raise(Notice::Held { at, up_to: order });
+        storage.journal.lanes.of(log).fences.raise(at, Notice::Held { at, up_to: order });
         order
     }
 

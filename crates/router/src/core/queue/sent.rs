@@ -3,7 +3,8 @@
 //!
 //! Only messages with a time to live are noted. That a message on disk is about to be sent is on
 //! disk before it is sent, so that a restart knows it. A message that its consumer's shard returned
-//! was not sent, and expires as before.
+//! was not sent, and one that its consumer has refused needs no further PUBLISH: both expire as
+//! before.
 
 use enmasse_journal::log::RecoveredQueue;
 use enmasse_journal::queue::{Item, Record, Seq};
@@ -53,7 +54,7 @@ impl Queue {
         let Some(log) = self.opened.log else { return 0 };
         storage.journal.note(log, &state_key(SENT, item.id.0), VALUE);
         let hold = self.resuming.next_hold();
-        storage.journal.lanes.of(log).fences.raise(Notice::Held { at, up_to: hold });
+        storage.journal.lanes.of(log).fences.raise(at, Notice::Held { at, up_to: hold });
         hold
     }
 
@@ -65,7 +66,8 @@ impl Queue {
         }
     }
 
-    /// A message was not sent: it expires, unless it was sent before.
+    /// A message was not sent, or its consumer has refused it: it expires, unless it was sent before
+    /// over a connection that broke off.
     pub(super) fn note_unsent(&mut self, seq: Seq, storage: &mut Storage) {
         if self.sent.get(&seq.0).is_some_and(|sent| !sent.keeps)
             && let Some(item) = self.opened.messages.get(seq)

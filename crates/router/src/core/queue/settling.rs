@@ -14,6 +14,9 @@ impl Queue {
     /// Applies the outcome of a message that a consumer has reported.
     pub(super) fn settle(&mut self, seq: Seq, outcome: &Outcome, storage: &mut Storage) {
         self.release_hold(seq, storage);
+        if !matches!(outcome, Outcome::Accepted) {
+            self.note_unsent(seq, storage);
+        }
         let reported = match outcome {
             Outcome::Accepted => queue::ConsumerOutcome::Accepted,
             Outcome::Released => queue::ConsumerOutcome::Released,

@@ -9,11 +9,11 @@ use super::lanes::LaneId;
 use super::notice::Notice;
 
 impl Router {
-    /// Adds a notice that waits for all records of an address's space that are pending or in
-    /// flight.
+    /// Adds a notice of an address, which waits for the records of its space that are pending or in
+    /// flight, except for unordered parts of other addresses.
     pub(in crate::core) fn raise_fence(&mut self, at: Key, notice: Notice) {
         let lane = self.addresses.get(at).map(|address| LaneId::of_space(address.declared.space));
-        self.storage.journal.lanes.at(lane.unwrap_or_default()).fences.raise(notice);
+        self.storage.journal.lanes.at(lane.unwrap_or_default()).fences.raise(at, notice);
     }
 
     /// Sends the notices whose last batch was this one, which returned from the log; `unordered`: it
@@ -54,16 +54,24 @@ impl Router {
 
     /// Fails a notice because the log has stopped.
     fn abandon_notices(&mut self, notice: Notice, links: &mut impl Links) {
-        if let Notice::Removed { operation } = notice {
-            return self.operation_removed(operation, Some("the log has stopped: removed messages may return"));
-        }
-        let error =
-            Error::new(condition::INTERNAL_ERROR, "the log has stopped: the state of the link cannot be stored");
-        if let Notice::Attached(attachment) = notice
-            && (self.attachments.consumer(attachment).is_some() || self.attachments.producer(attachment).is_some())
-        {
-            self.detach(attachment, links);
-            links.send(ToLink::Attached { attachment, answer: Err(error) });
+        match notice {
+            Notice::Removed { operation } => {
+                self.operation_removed(operation, Some("the log has stopped: removed messages may return"));
+            }
+            // No outcome is durable either, so a restart offers the message again, as it does those
+            // of other consumers. Without this, the message would block its queue.
+            Notice::Held { at, up_to } => self.release_held(at, up_to, links),
+            Notice::Attached(attachment)
+                if self.attachments.consumer(attachment).is_some()
+                    || self.attachments.producer(attachment).is_some() =>
+            {
+                let what = "the log has stopped: the state of the link cannot be stored";
+                self.detach(attachment, links);
+                let answer = Err(Error::new(condition::INTERNAL_ERROR, what));
+                links.send(ToLink::Attached { attachment, answer });
+            }
+            // The link has ended, or its peer repeats the step after a restart.
+            Notice::Attached(_) | Notice::Settled { .. } | Notice::PacketId { .. } => {}
         }
     }
 }

@@ -84,10 +84,11 @@ impl Journal {
         self.lanes.at(self.open).end_part(JointPart { joins, ..part_of(joint) });
     }
 
-    /// Ends the part, which has no messages, and whose answer is applied when it comes.
+    /// Ends the part, which has no messages, and whose answer is applied when it comes: only notices
+    /// of the address with its packet identifier wait for it.
     pub(in crate::core) fn end_unordered_part(&mut self, joint: Joint) {
         let lane = self.lanes.at(self.open);
-        debug_assert!(lane.growing.writes.commits.is_empty(), "messages are available in their order");
+        debug_assert!(lane.growing.writes.has_only_packet_id(), "what follows it may come in any order");
         lane.growing.writes.is_unordered = true;
         lane.end_part(part_of(joint));
     }

@@ -101,6 +101,15 @@ pub(in crate::core) struct Writes {
     pub(in crate::core) received: Option<Received>,
 }
 
+impl Writes {
+    /// Whether nothing but a packet identifier follows its answer.
+    pub(super) fn has_only_packet_id(&self) -> bool {
+        let Self { commits, declared, posting, blocks, departures, in_memory, received, .. } = self;
+        let stores = !(commits.is_empty() && declared.is_empty() && blocks.is_empty() && in_memory.is_empty());
+        !stores && posting.is_empty() && departures.is_empty() && received.is_none()
+    }
+}
+
 /// Recycled lists.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Spares {
@@ -136,7 +145,7 @@ pub(in crate::core) struct Lane {
     early: VecDeque<Answer>,
     /// answers of parts of joint groups that wait for earlier batches
     early_joints: HashMap<JointId, Answer>,
-    /// unordered parts in flight
+    /// unordered parts in flight, which have a packet identifier and nothing else
     unordered: HashMap<JointId, Writes>,
     /// those that were answered
     answered_unordered: VecDeque<(Writes, Answer)>,
@@ -284,8 +293,11 @@ impl Lane {
     /// What [`Lane::take`] has taken.
     pub(in crate::core) fn dispatched(&self, taken: Option<&WriteBatch>) -> Dispatched {
         let Some(batch) = taken else { return Dispatched::Nothing };
-        let unordered = batch.joint().filter(|part| self.unordered.contains_key(&part.id));
-        unordered.map_or(Dispatched::Ordered, |part| Dispatched::Unordered(part.id))
+        let Some((id, writes)) = batch.joint().and_then(|part| Some((part.id, self.unordered.get(&part.id)?))) else {
+            return Dispatched::Ordered;
+        };
+        // Without a packet identifier the session was discarded, and no notice waits for the part.
+        Dispatched::Unordered(id, writes.packet_id.map_or(Key::NONE, |kept| kept.at))
     }
 
     /// Notes for the fences what was passed to the log. `again`: an earlier batch had to be offered

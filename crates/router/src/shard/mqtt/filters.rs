@@ -1,6 +1,7 @@
 //! Filters of a client, and SUBSCRIBE packets in progress (3.8, 3.9).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use enmasse_amqp::connection::LinkId;
@@ -17,6 +18,11 @@ use super::steps::Step;
 use super::{Mqtt, SubscriptionLink};
 use crate::core::AddressKind;
 use crate::table::AddressEntry;
+
+/// Filters of one connection; a client with more has a link for each anyway.
+const FILTERS_MAX: usize = 131_072;
+/// Bytes of their texts in all.
+const FILTER_BYTES_MAX: usize = 16 << 20;
 
 /// Whether a filter is one of the node's own topics. No other filter matches these [5: 4.7.2-1].
 pub(in crate::shard) fn is_of_system(filter: &str) -> bool {
@@ -36,6 +42,51 @@ pub(in crate::shard) struct FilterState {
     pub(in crate::shard) is_checked: bool,
     /// its links, one for each address that it covers
     pub(in crate::shard) links: SmallVec<[LinkId; 1]>,
+}
+
+/// The filters of a client, as it sent them; boxed, because a node of the map has room for eleven.
+#[derive(Default)]
+pub(in crate::shard) struct Filters {
+    by_text: BTreeMap<Arc<str>, Box<FilterState>>,
+    /// bytes of their texts
+    bytes: usize,
+}
+
+impl Deref for Filters {
+    type Target = BTreeMap<Arc<str>, Box<FilterState>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_text
+    }
+}
+
+impl Filters {
+    /// Whether there is room for a filter, or it is there already.
+    pub(in crate::shard) fn admits(&self, text: &str) -> bool {
+        let has_room = self.len() < FILTERS_MAX && self.bytes + text.len() <= FILTER_BYTES_MAX;
+        has_room || self.contains_key(text)
+    }
+
+    pub(in crate::shard) fn insert(&mut self, text: Arc<str>, state: FilterState) {
+        if !self.contains_key(&text) {
+            self.bytes += text.len();
+        }
+        self.by_text.insert(text, Box::new(state));
+    }
+
+    pub(in crate::shard) fn remove(&mut self, text: &str) -> Option<Box<FilterState>> {
+        let state = self.by_text.remove(text)?;
+        self.bytes -= text.len();
+        Some(state)
+    }
+
+    pub(in crate::shard) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn get_mut(&mut self, text: &str) -> Option<&mut FilterState> {
+        self.by_text.get_mut(text).map(|state| &mut **state)
+    }
 }
 
 impl FilterState {
@@ -210,7 +261,7 @@ impl Mqtt {
         self.links[at] = Some(SubscriptionLink {
             filter: Arc::clone(filter),
             entry: Arc::clone(entry),
-            parts: Vec::new(),
+            parts: None,
             delivered: 0,
             credited_at: 0,
             attached: false,
@@ -221,6 +272,7 @@ impl Mqtt {
     /// Forgets a link; its number may be used again.
     pub(in crate::shard) fn take_link(&mut self, link: LinkId) -> Option<SubscriptionLink> {
         let at = (link.0 as usize).checked_sub(FIRST_SUBSCRIPTION)?;
+        self.end_parts(link);
         let taken = self.links.get_mut(at)?.take()?;
         self.free_links.push(at);
         if let Some(state) = self.filters.get_mut(&taken.filter) {
@@ -237,5 +289,35 @@ impl Mqtt {
     pub(in crate::shard) fn is_at(&self, filter: &str, entry: &AddressEntry) -> bool {
         let mut links = self.filters.get(filter).into_iter().flat_map(|state| &state.links);
         links.any(|link| self.link(*link).is_some_and(|link| link.entry.key == entry.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn insert(filters: &mut Filters, text: &str) {
+        let filter = Filter::parse(text).expect("a filter");
+        filters.insert(text.into(), FilterState::new(&filter, SubscriptionOptions::default(), None));
+    }
+
+    #[test]
+    fn long_filters_are_bounded_by_their_bytes() {
+        let mut filters = Filters::default();
+        let text = |number: usize| format!("{number:0>65000}");
+        let count = (0..).take_while(|number| {
+            let admits = filters.admits(&text(*number));
+            if admits {
+                insert(&mut filters, &text(*number));
+                insert(&mut filters, &text(*number));
+            }
+            admits
+        });
+        assert_eq!(count.count(), FILTER_BYTES_MAX / 65_000);
+        assert!(filters.admits(&text(0)), "it is there");
+        filters.remove(&text(0)).expect("it was there");
+        assert!(filters.admits(&text(1_000)));
+        filters.clear();
+        assert_eq!((filters.len(), filters.bytes), (0, 0));
     }
 }

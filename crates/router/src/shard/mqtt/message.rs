@@ -42,23 +42,24 @@ const PROPERTIES: [&str; 4] = [SUBJECT, MESSAGE_ID, GROUP_ID, REPLY_TO];
 /// Bytes of a text or binary field of MQTT (1.5.4, 1.5.6).
 const FIELD_BYTES_MAX: usize = 65_535;
 
-/// Appends the AMQP sections of a message.
-pub(in crate::shard) fn encode(out: &mut Vec<u8>, publish: &Incoming<'_>) {
+/// Appends the AMQP sections of a message that is published at `now_ms`, milliseconds since 1970. An
+/// expiry beyond the time to live of AMQP, 49 days, becomes an absolute one.
+pub(in crate::shard) fn encode(out: &mut Vec<u8>, publish: &Incoming<'_>, now_ms: u64) {
     let properties = &publish.properties;
     if *properties == PublishProperties::default() && !publish.retain {
         return plain::encode(out, &publish.topic, publish.qos, publish.payload);
     }
+    let expiry_ms = properties.message_expiry_s.map(|seconds| u64::from(seconds) * 1000);
+    let ttl = expiry_ms.and_then(|ms| u32::try_from(ms).ok());
+    let absolute_expiry_time = expiry_ms.filter(|_| ttl.is_none()).map(|ms| (now_ms + ms).cast_signed());
     let mut message = Message {
-        header: Some(Header {
-            durable: publish.qos != QoS::AtMostOnce,
-            ttl: properties.message_expiry_s.map(|seconds| seconds.saturating_mul(1000)),
-            ..Header::default()
-        }),
+        header: Some(Header { durable: publish.qos != QoS::AtMostOnce, ttl, ..Header::default() }),
         message_annotations: vec![(Symbol::constant(QOS), Value::Ubyte(publish.qos as u8))],
         properties: Some(Properties {
             to: Some(publish.topic.to_string()),
             reply_to: properties.response_topic.map(str::to_owned),
             correlation_id: properties.correlation_data.map(correlation_id),
+            absolute_expiry_time,
             ..Properties::default()
         }),
         body: Body::Data(vec![publish.payload.to_vec()]),
@@ -321,6 +322,8 @@ mod tests {
 
     use super::*;
 
+    const NOW_MS: u64 = 1_700_000_000_000;
+
     fn publish<'a>(topic: &'a str, qos: QoS, payload: &'a [u8]) -> Incoming<'a> {
         let (topic, properties) = (TopicName::Named(topic), PublishProperties::default());
         Incoming { topic, dup: false, qos, retain: false, packet_id: None, properties, payload }
@@ -350,7 +353,7 @@ mod tests {
         ) {
             let publish = publish(&topic, QoS::from_bits(qos).unwrap(), &payload);
             let mut bytes = Vec::new();
-            encode(&mut bytes, &publish);
+            encode(&mut bytes, &publish, NOW_MS);
             prop_assert_eq!(&bytes, &standard(&publish));
             prop_assert_eq!(plain::decode(&bytes), Some(decode_any(&bytes)));
         }
@@ -388,7 +391,7 @@ mod tests {
             let topic = "a".repeat(length);
             let publish = publish(&topic, QoS::AtLeastOnce, b"x");
             let mut bytes = Vec::new();
-            encode(&mut bytes, &publish);
+            encode(&mut bytes, &publish, NOW_MS);
             assert_eq!(bytes, standard(&publish), "length {length}");
         }
     }
@@ -412,7 +415,7 @@ mod tests {
         };
         let publish = Incoming { retain: true, properties, ..publish("a/b", QoS::ExactlyOnce, b"x") };
         let mut bytes = Vec::new();
-        encode(&mut bytes, &publish);
+        encode(&mut bytes, &publish, NOW_MS);
         let found = decode(&bytes);
         assert_eq!((found.qos, found.topic.as_deref(), found.retain), (QoS::ExactlyOnce, Some("a/b"), true));
         let told = found.properties(&[]);
@@ -420,5 +423,20 @@ mod tests {
         assert_eq!((told.response_topic, told.correlation_data), (Some("replies/1"), Some(&b"\x00\x01"[..])));
         assert_eq!(told.content_type, publish.properties.content_type);
         assert_eq!(told.user.iter().collect::<Vec<_>>(), sent);
+    }
+    #[test]
+    fn message_expires_when_its_client_says_however_late() {
+        for (seconds, ttl, absolute) in [
+            (60, Some(60_000), None),
+            (4_294_967, Some(4_294_967_000), None),
+            (u32::MAX, None, Some(1_700_000_000_000 + 4_294_967_295_000)),
+        ] {
+            let properties = PublishProperties { message_expiry_s: Some(seconds), ..PublishProperties::default() };
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &Incoming { properties, ..publish("a", QoS::AtLeastOnce, b"x") }, NOW_MS);
+            let message = decode_message(&bytes).unwrap();
+            let found = message.properties.and_then(|properties| properties.absolute_expiry_time);
+            assert_eq!((message.header.and_then(|header| header.ttl), found), (ttl, absolute));
+        }
     }
 }

@@ -29,7 +29,7 @@ mod sending;
 pub(in crate::shard) mod serving;
 pub(in crate::shard) mod steps;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use enmasse_amqp::connection::{LinkId, LinkSummary, SendError as LinkError};
@@ -43,7 +43,7 @@ use crate::shard::ConnId;
 use crate::table::AddressEntry;
 use codes::Answer;
 use enhanced::Enhanced;
-use filters::{Answering, FilterState};
+use filters::{Answering, Filters};
 use links::FIRST_SUBSCRIPTION;
 use login::Login;
 use reads::Reads;
@@ -79,8 +79,7 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) serving: Option<Box<Serving>>,
     /// that will is stored, or (`false`) refused, which its client does not know
     pub(in crate::shard) will_stored: Option<bool>,
-    /// filters of the client, as it sent them; boxed, because a node of the map has room for eleven
-    pub(in crate::shard) filters: BTreeMap<Arc<str>, Box<FilterState>>,
+    pub(in crate::shard) filters: Filters,
     /// subscription links by number, from [`FIRST_SUBSCRIPTION`] on
     pub(in crate::shard) links: Vec<Option<SubscriptionLink>>,
     /// places in `links` that are not in use
@@ -104,6 +103,8 @@ pub(in crate::shard) struct Mqtt {
     pub(in crate::shard) unacknowledged: HashMap<PacketId, (LinkId, u64, u64)>,
     /// counter of deliveries
     pub(in crate::shard) sent: u64,
+    /// places of the client's window for deliveries in parts that have begun
+    pub(in crate::shard) reserved: u16,
     /// the beginning of a packet that is larger than what the driver keeps
     pub(in crate::shard) partial: Vec<u8>,
     /// packet identifiers of answered publications to keep (`true`) or to forget in the session
@@ -216,14 +217,21 @@ impl Publication {
 pub(in crate::shard) struct SubscriptionLink {
     pub(in crate::shard) filter: Arc<str>,
     pub(in crate::shard) entry: Arc<AddressEntry>,
-    /// the received parts of a delivery
-    pub(in crate::shard) parts: Vec<u8>,
+    /// the delivery in parts that has begun
+    pub(in crate::shard) parts: Option<Box<DeliveryParts>>,
     /// deliveries since its attach, wrapping
     pub(in crate::shard) delivered: u32,
     /// those when it last stated its credit
     pub(in crate::shard) credited_at: u32,
     /// the link is attached
     pub(in crate::shard) attached: bool,
+}
+
+/// The received parts of a delivery.
+pub(in crate::shard) struct DeliveryParts {
+    pub(in crate::shard) bytes: Vec<u8>,
+    /// its highest QoS
+    pub(in crate::shard) granted: QoS,
 }
 
 impl Mqtt {
@@ -237,7 +245,7 @@ impl Mqtt {
             owner: None,
             serving: None,
             will_stored: None,
-            filters: BTreeMap::new(),
+            filters: Filters::default(),
             links: Vec::new(),
             free_links: Vec::new(),
             attaches: VecDeque::new(),
@@ -249,6 +257,7 @@ impl Mqtt {
             publication: 0,
             unacknowledged: HashMap::new(),
             sent: 0,
+            reserved: 0,
             partial: Vec::new(),
             packet_ids: Vec::new(),
             system_due: None,
@@ -459,13 +468,8 @@ impl Mqtt {
         link: LinkId,
         _piece: enmasse_amqp::connection::Outgoing<'_>,
     ) -> Result<(), LinkError> {
-        match self.link_mut(link) {
-            Some(state) => {
-                state.parts = Vec::new();
-                Ok(())
-            }
-            None => Err(LinkError::NotAttached),
-        }
+        self.end_parts(link);
+        self.link(link).map(|_| ()).ok_or(LinkError::NotAttached)
     }
 
     /// The outcome of a publication.

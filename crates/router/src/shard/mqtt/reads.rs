@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::codec::scan;
 use enmasse_mqtt::codec::{QoS, RetainHandling};
-use enmasse_mqtt::connection::Outgoing;
+use enmasse_mqtt::connection::{Outgoing, SendError};
 
 use super::links::Fate;
 use super::steps::Step;
@@ -138,23 +138,29 @@ impl Mqtt {
             return Fate::Done;
         }
         let payload: Vec<&[u8]> = message.payload.iter().map(|part| &**part).collect();
-        for filter in matching {
-            let Some(state) = self.filters.get(&filter) else { continue };
-            let qos = message.qos.min(state.options.qos);
-            let outgoing = Outgoing {
-                topic,
-                qos,
-                retain: true,
-                dup: false,
-                properties: message.properties(state.id.as_slice()),
-                payload: &payload,
-            };
+        let wanted = matching.iter().filter_map(|filter| self.filters.get(filter));
+        let wanted: Vec<(QoS, Option<u32>)> = wanted.map(|state| (state.options.qos, state.id)).collect();
+        let counted = wanted.iter().filter(|(granted, _)| message.qos.min(*granted) != QoS::AtMostOnce).count();
+        // A copy for each filter, or one for all if the window has no room for them [5: 3.3.4-2, 3.3.4-3].
+        let copies: Vec<(QoS, Vec<u32>)> = if counted <= usize::from(self.room()) {
+            wanted.iter().map(|(granted, id)| (*granted, id.iter().copied().collect())).collect()
+        } else {
+            let mut ids: Vec<u32> = wanted.iter().filter_map(|(_, id)| *id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            wanted.iter().map(|(granted, _)| *granted).max().map(|granted| (granted, ids)).into_iter().collect()
+        };
+        for (granted, ids) in copies {
+            let qos = message.qos.min(granted);
+            let properties = message.properties(&ids);
+            let outgoing = Outgoing { topic, qos, retain: true, dup: false, properties, payload: &payload };
             // A message that does not fit is handled as if it were delivered [5: 3.1.2-25]. The
             // client's acknowledgement changes nothing: the message stays.
-            let _ = match qos {
+            let sent = match qos {
                 QoS::AtMostOnce => self.machine.send_at_most_once(&outgoing),
                 _ => self.machine.send_publish(&outgoing, 0).map(|_| ()),
             };
+            debug_assert_ne!(sent, Err(SendError::WindowFull), "the window was checked");
         }
         Fate::Done
     }

@@ -217,7 +217,7 @@ impl Mqtt {
         for subscription in &record.subscriptions {
             if let Ok(filter) = Filter::parse(&subscription.filter) {
                 let state = FilterState::new(&filter, subscription.options, subscription.subscription_id);
-                self.filters.insert(subscription.filter.as_str().into(), Box::new(state));
+                self.filters.insert(subscription.filter.as_str().into(), state);
                 if is_of_system(&subscription.filter) {
                     self.system_due = Some(self.now);
                 }

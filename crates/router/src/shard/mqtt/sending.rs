@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 
 use super::links::{FIRST_SUBSCRIPTION, Fate, RECORD, RETAINED};
 use super::outbound::Outbound;
-use super::{CREDIT, Mqtt, SubscriptionLink, message};
+use super::{CREDIT, DeliveryParts, Mqtt, message};
 use crate::core::Delivery;
 
 impl Mqtt {
     /// Sends a delivery once it is complete.
     pub(in crate::shard) fn send(&mut self, link: LinkId, delivery: &Delivery<'_>) -> Fate {
         if link == RETAINED {
-            if delivery.first && self.machine.window() == 0 {
+            if delivery.first && self.room() == 0 {
                 return Fate::NoRoom;
             }
             return self.send_retained(delivery);
@@ -24,29 +24,56 @@ impl Mqtt {
             return self.take_record(delivery);
         }
         if delivery.aborted {
-            if let Some(state) = self.link_mut(link) {
-                state.parts = Vec::new();
-            }
+            self.end_parts(link);
             return Fate::Pending;
         }
-        let is_held = delivery.first && self.machine.window() == 0;
-        let granted = |link: &SubscriptionLink| self.granted(&link.filter);
-        if is_held && self.link(link).and_then(granted).unwrap_or_default() != QoS::AtMostOnce {
-            return Fate::NoRoom;
-        }
-        let Some(state) = self.link_mut(link) else { return Fate::Done };
         if delivery.first {
-            state.delivered = state.delivered.wrapping_add(1);
-        }
-        if delivery.more || !state.parts.is_empty() {
-            state.parts.extend_from_slice(delivery.payload);
-            if delivery.more {
-                return Fate::Pending;
+            if self.room() == 0 && self.granted_to(link) != QoS::AtMostOnce {
+                return Fate::NoRoom;
             }
-            let parts = std::mem::take(&mut state.parts);
-            return self.publish(link, &parts, delivery.token);
+            let Some(state) = self.link_mut(link) else { return Fate::Done };
+            state.delivered = state.delivered.wrapping_add(1);
+            if !delivery.more {
+                return self.publish(link, delivery.payload, delivery.token, None);
+            }
+            self.begin_parts(link);
         }
-        self.publish(link, delivery.payload, delivery.token)
+        // The rest of one that was aborted leads to nothing.
+        let parts = self.link_mut(link).and_then(|state| state.parts.as_deref_mut());
+        let Some(DeliveryParts { bytes, granted }) = parts else { return Fate::Done };
+        bytes.extend_from_slice(delivery.payload);
+        if delivery.more {
+            return Fate::Pending;
+        }
+        let (bytes, granted) = (std::mem::take(bytes), *granted);
+        self.end_parts(link);
+        self.publish(link, &bytes, delivery.token, Some(granted))
+    }
+
+    /// The highest QoS of deliveries of a link.
+    fn granted_to(&self, link: LinkId) -> QoS {
+        self.link(link).and_then(|link| self.granted(&link.filter)).unwrap_or_default()
+    }
+
+    fn begin_parts(&mut self, link: LinkId) {
+        self.end_parts(link);
+        let granted = self.granted_to(link);
+        if let Some(state) = self.link_mut(link) {
+            state.parts = Some(Box::new(DeliveryParts { bytes: Vec::new(), granted }));
+            self.reserved += u16::from(granted != QoS::AtMostOnce);
+        }
+    }
+
+    /// A delivery in parts is complete or aborted: its place is free.
+    pub(super) fn end_parts(&mut self, link: LinkId) {
+        if let Some(parts) = self.link_mut(link).and_then(|state| state.parts.take()) {
+            self.reserved -= u16::from(parts.granted != QoS::AtMostOnce);
+        }
+    }
+
+    /// Deliveries with QoS 1 and 2 that may begin now: each delivery in parts that has begun has a place.
+    pub(super) fn room(&self) -> u16 {
+        self.machine.window().saturating_sub(self.reserved)
     }
 
     /// Whether the address of a link should learn its credit again.
@@ -67,7 +94,8 @@ impl Mqtt {
         self.session.take_superseded()
     }
 
-    fn publish(&mut self, link: LinkId, sections: &[u8], token: Option<u64>) -> Fate {
+    /// `granted`: the highest QoS of its filter when the delivery began, if that was earlier.
+    fn publish(&mut self, link: LinkId, sections: &[u8], token: Option<u64>, granted: Option<QoS>) -> Fate {
         let message = message::decode(sections);
         let Self { machine, filters, links, sent, unacknowledged, .. } = self;
         let state = (link.0 as usize).checked_sub(FIRST_SUBSCRIPTION).and_then(|at| links.get(at)?.as_ref());
@@ -77,7 +105,7 @@ impl Mqtt {
         if filter.is_checked && !enmasse_mqtt::topic::matches(without_share(&state.filter), topic) {
             return Fate::Done;
         }
-        let qos = message.qos.min(filter.options.qos);
+        let qos = message.qos.min(granted.unwrap_or(filter.options.qos));
         let payload: SmallVec<[&[u8]; 1]> = message.payload.iter().map(|part| &**part).collect();
         let outgoing = Outgoing {
             topic,

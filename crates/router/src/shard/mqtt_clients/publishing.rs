@@ -31,15 +31,17 @@ impl Shard {
             properties: will.publish_properties(),
             payload: &will.payload,
         };
+        let now_ms = self.router.now_ms();
         self.publish_as(id, &publish, |sections| match will.is_message {
             true => sections.extend_from_slice(&will.payload),
-            false => message::encode(sections, &publish),
+            false => message::encode(sections, &publish, now_ms),
         });
     }
 
     /// Passes a message to its address, as a delivery of the link to the anonymous terminus.
     pub(super) fn publish_mqtt(&mut self, id: ConnId, publish: &Incoming<'_>) {
-        self.publish_as(id, publish, |sections| message::encode(sections, publish));
+        let now_ms = self.router.now_ms();
+        self.publish_as(id, publish, |sections| message::encode(sections, publish, now_ms));
     }
 
     /// As above; `encode` appends the sections of the message.

@@ -42,7 +42,7 @@ impl Shard {
             let mut removal = publish.clone();
             removal.properties.message_expiry_s = Some(REMOVAL_TTL_S);
             sections.clear();
-            message::encode(&mut sections, &removal);
+            message::encode(&mut sections, &removal, self.router.now_ms());
         }
         self.pass_publication(id, (route.attachment, route.home), (delivery_id + 1, None), settled, &sections);
         self.sections = sections;

@@ -120,8 +120,11 @@ impl Shard {
             (false, true) => Step::StoreRecord,
             (false, false) => Step::CreateRecord,
         });
-        if found.is_some() {
-            self.widen_filters(id);
+        match found {
+            Some(_) => self.widen_filters(id),
+            // Without its record, which may be damaged, the session is a new one: its identifiers would
+            // make new messages duplicates.
+            None => self.drop_packet_ids(id),
         }
     }
 

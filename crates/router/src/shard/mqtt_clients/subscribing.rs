@@ -21,9 +21,6 @@ use crate::shard::mqtt::record::After;
 use crate::shard::{ConnId, Shard};
 use crate::table::AddressEntry;
 
-/// Filters of one connection; a client with more has a link for each anyway.
-const FILTERS_MAX: usize = 131_072;
-
 impl Shard {
     pub(super) fn subscribe_mqtt(&mut self, id: ConnId, subscribe: &Subscribe<'_>) {
         if let Some(mqtt) = self.mqtt(id) {
@@ -38,6 +35,7 @@ impl Shard {
         let Some((text, options)) = answering.filters.pop_front() else { return };
         let subscription_id = answering.id;
         let covered = match Filter::parse(&text) {
+            Ok(_) if !mqtt.filters.admits(&text) => Err(ReasonCode::QuotaExceeded),
             Ok(filter) if is_of_system(filter.as_str()) => {
                 let state = FilterState::new(&filter, options, subscription_id);
                 let subscribed = self.subscribe_system(id, &text.into(), state);
@@ -55,12 +53,6 @@ impl Shard {
             }
             Err(_) => Err(ReasonCode::TopicFilterInvalid),
         };
-        let Some(mqtt) = self.mqtt(id) else { return };
-        let known = mqtt.filters.contains_key(&*text);
-        let covered = covered.and_then(|covered| {
-            let full = !known && mqtt.filters.len() >= FILTERS_MAX;
-            if full { Err(ReasonCode::QuotaExceeded) } else { Ok(covered) }
-        });
         match covered {
             Ok((state, entries)) => self.attach_filter(id, &text.into(), state, &entries),
             Err(code) => self.refuse_filter(id, Some(code)),
@@ -99,7 +91,7 @@ impl Shard {
             });
         }
         state.links = mqtt.filters.remove(text).map(|before| before.links).unwrap_or_default();
-        mqtt.filters.insert(Arc::clone(text), Box::new(state));
+        mqtt.filters.insert(Arc::clone(text), state);
         for entry in entries {
             if !mqtt.is_at(text, entry) {
                 mqtt.add_link(text, entry);
@@ -216,5 +208,6 @@ impl Shard {
                 mqtt.take_link(link);
             }
         }
+        self.resume_starved(id);
     }
 }

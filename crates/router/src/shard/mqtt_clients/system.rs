@@ -12,7 +12,7 @@ use enmasse_mqtt::topic;
 
 use crate::plan::Operation;
 use crate::shard::mqtt::filters::{FilterState, is_of_system};
-use crate::shard::{ConnId, Shard};
+use crate::shard::{ConnId, OUTPUT_HIGH_BYTES, Shard};
 use crate::table::Space;
 
 /// Time between the values that a subscriber gets, in milliseconds.
@@ -72,6 +72,10 @@ impl Shard {
             return mqtt.disconnect(ReasonCode::NotAuthorized, "the right to receive from $SYS has ended");
         }
         mqtt.system_due = (!filters.is_empty()).then(|| now.plus_millis(INTERVAL_MS));
+        if mqtt.output().len() > OUTPUT_HIGH_BYTES {
+            // The client does not read. QoS 0 may be lost, and the next values follow.
+            return;
+        }
         for (name, value) in values.iter().flatten() {
             for (_, _, subscription_id) in filters.iter().filter(|(text, ..)| topic::matches(text, name)) {
                 let subscription_ids = match subscription_id {
@@ -82,7 +86,7 @@ impl Shard {
                 let payload = [value.as_bytes()];
                 let qos = QoS::AtMostOnce;
                 let outgoing = Outgoing { topic: name, qos, retain: true, dup: false, properties, payload: &payload };
-                // One that finds no room is lost, as QoS 0 allows; the next values follow.
+                // One that the client cannot take is lost, as QoS 0 allows.
                 let _ = mqtt.machine.send_at_most_once(&outgoing);
             }
         }

@@ -17,7 +17,7 @@ impl House {
         }
     }
 
-    fn operate(&mut self, operation: Operation) -> Operated {
+    pub(super) fn operate(&mut self, operation: Operation) -> Operated {
         let id = operation.id;
         self.begin(operation);
         let mut answers = self.router.take_operated();
@@ -28,7 +28,7 @@ impl House {
     }
 }
 
-fn operation(work: Work) -> Operation {
+pub(super) fn operation(work: Work) -> Operation {
     let (id, address) = (7, QUEUE);
     Operation { id, address, work, selector: None, names: None, dry_run: false, limit: 1000, rest: None, edited: None }
 }

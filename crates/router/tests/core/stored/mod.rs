@@ -143,7 +143,7 @@ impl Links for Recorded {
             ToLink::Hold { hold, .. } => self.held = Some(hold != Hold::No),
             ToLink::Drained { .. } => self.drained += 1,
             ToLink::Close { .. } => self.closed += 1,
-            ToLink::Taken { .. } | ToLink::Halted { .. } => {}
+            ToLink::Taken { .. } | ToLink::Halted { .. } | ToLink::PacketId { .. } => {}
             other => panic!("unexpected command of a router: {other:?}"),
         }
     }
@@ -324,6 +324,13 @@ impl House {
         self.router.turn(&mut self.recorded);
         let batches = std::iter::from_fn(|| self.router.take_journal());
         batches.map(|batch| Answer { batch, result: Err(Refused::NoRoom(Fault::Full)) }).collect()
+    }
+
+    /// As [`House::written`], after the disk has failed: the log takes no batch any more.
+    fn stopped(&mut self) -> Vec<Answer> {
+        self.router.turn(&mut self.recorded);
+        let batches = std::iter::from_fn(|| self.router.take_journal());
+        batches.map(|batch| Answer { batch, result: Err(Refused::Stopped("it is broken".to_owned())) }).collect()
     }
 
     fn answered(&mut self, answers: Vec<Answer>) {

@@ -128,6 +128,17 @@ fn texts(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
 }
 
 #[test]
+fn stored_messages_are_delivered_after_the_log_has_stopped() {
+    let mut house = House::new(Settings::default());
+    house.send("a");
+    let (attachment, _) = house.recorded_receiver(resume(None), 0);
+    house.router.credit(attachment, 1, false, &mut house.recorded);
+    let answers = house.stopped();
+    house.answered(answers);
+    assert_eq!(house.texts(), ["a"]);
+}
+
+#[test]
 fn resumable_delivery_is_sent_once_its_holder_is_on_disk() {
     let mut house = House::new(Settings::default());
     house.send("a");

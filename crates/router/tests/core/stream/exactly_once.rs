@@ -9,22 +9,35 @@ use super::*;
 const SESSIONS: AddressKey = AddressKey(60);
 const RECORD: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 900 };
 const AGAIN: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 901 };
+/// The record of another session.
+const OTHER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 902 };
 const PACKET: PacketFlow = PacketFlow { flow: Flow::FromClient, id: 7 };
 
 fn record() -> SubscriptionName {
-    SubscriptionName { space: 1, container: Some("meter".into()), name: "session".into(), durable: true }
+    named("meter")
+}
+
+fn named(client: &str) -> SubscriptionName {
+    SubscriptionName { space: 1, container: Some(client.into()), name: "session".into(), durable: true }
 }
 
 /// Attaches a link to the record of a session.
 fn attach_record(site: &mut Site) {
     site.router.set_queue_numbers(QueueNumbers::new(100));
-    let sessions = Declared { key: SESSIONS, kind: AddressKind::Topic, ..declared() };
     let opened = OpenTopic::new("sessions".into(), queue::Settings::default(), true);
-    site.router.open_topic(sessions, opened, &mut site.recorded);
-    let subscribing = Subscribing { name: Some(record()), ..Subscribing::default() };
+    site.router.open_topic(sessions(), opened, &mut site.recorded);
+    attach_record_of(site, RECORD, record());
+}
+
+fn sessions() -> Declared {
+    Declared { key: SESSIONS, kind: AddressKind::Topic, ..declared() }
+}
+
+fn attach_record_of(site: &mut Site, attachment: AttachmentId, name: SubscriptionName) {
+    let subscribing = Subscribing { name: Some(name), ..Subscribing::default() };
     let consuming = Consuming { subscribing: Some(Box::new(subscribing)), ..Consuming::default() };
     let role = AttachmentRole::Consumer { filter: None, consuming };
-    site.router.attach(RECORD, sessions, role, &mut site.recorded);
+    site.router.attach(attachment, sessions(), role, &mut site.recorded);
     site.pump();
 }
 
@@ -108,4 +121,25 @@ fn identifier_used_again_after_a_refusal_belongs_to_its_later_group() {
     site.recall();
     site.pump();
     assert_eq!(site.recorded.packet_ids, Some(vec![PACKET.id]));
+}
+
+#[test]
+fn packet_identifier_does_not_wait_for_the_joint_group_of_another_session() {
+    let mut site = Site::new(1, Settings::default());
+    attach_record(&mut site);
+    attach_record_of(&mut site, OTHER, named("valve"));
+    site.slow = true;
+    let received = |id| PacketFlow { flow: Flow::FromNode, id };
+    site.router.keep_with(RECORD, received(7), (Joint { worker: 0, number: 1, parts: 2 }, 1));
+    site.router.keep_packet_id(OTHER, received(8), None, &mut site.recorded);
+    site.router.keep_packet_id(RECORD, received(9), None, &mut site.recorded);
+    site.turn();
+    let (parts, batches) = std::mem::take(&mut site.held).into_iter().partition(|it| it.batch.joint().is_some());
+    site.held = batches;
+    site.answer();
+    assert_eq!(site.recorded.kept, [(OTHER, 8)], "the other home has not contributed its part");
+    site.held = parts;
+    site.answer();
+    site.turn();
+    assert_eq!(site.recorded.kept, [(OTHER, 8), (RECORD, 7), (RECORD, 9)]);
 }

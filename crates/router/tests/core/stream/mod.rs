@@ -46,6 +46,8 @@ struct Recorded {
     full: Vec<AttachmentId>,
     /// those of a recalled record, from its client
     packet_ids: Option<Vec<u16>>,
+    /// those that are on disk, by the records of their sessions
+    kept: Vec<(AttachmentId, u16)>,
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +107,7 @@ impl Links for Recorded {
                 self.closed.insert(attachment, error.into_owned());
             }
             ToLink::PacketIds { from_client, .. } => self.packet_ids = Some(from_client),
+            ToLink::PacketId { record, packet, kept: true } => self.kept.push((record, packet.id)),
             ToLink::Hold { .. } | ToLink::Halted { .. } | ToLink::Recalled { .. } => {}
             other => panic!("unexpected command of a stream: {other:?}"),
         }
