@@ -6,9 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::describe;
-use enmasse_amqp::connection::{
-    Config, Connection, Event, LinkId, OutcomeCounts, Outgoing, SessionId, Tag,
-};
+use enmasse_amqp::connection::{Config, Connection, Event, LinkId, OutcomeCounts, Outgoing, SessionId, Tag};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Body, DeliveryState, Error, Message, Open, Outcome, Properties, ReceiverSettleMode, Role, SaslInit,

@@ -3,7 +3,7 @@
 //! and an outcome is on disk before its settlement is confirmed. `tags` keeps the state of senders.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use enmasse_amqp::types::{DeliveryState, Error, Fields, Outcome, Received, condition};
 use enmasse_journal::log::RecoveredQueue;
@@ -343,6 +343,20 @@ impl Router {
         let Some(queue) = queue else { return };
         queue.resuming.on_disk = queue.resuming.on_disk.max(up_to);
         self.process(at, links);
+    }
+
+    /// Ends the resumable links with messages whose holds up to this number cannot be stored: these
+    /// messages are available again, because a link that resumed after a restart would not have them.
+    pub(in crate::core) fn close_unrecorded(&mut self, at: Key, up_to: u64, error: &Error, links: &mut impl Links) {
+        let Some(queue) = self.addresses.find_queue(at) else { return };
+        let unrecorded = queue.fetching.iter().filter(|it| it.hold <= up_to && !queue.resuming.may_leave(it.hold));
+        let consumers = unrecorded.filter_map(|fetching| self.consumers.get(fetching.to));
+        let resumable = consumers.filter(|consumer| consumer.resumed.is_some());
+        let ended: BTreeSet<AttachmentId> = resumable.map(|consumer| consumer.attachment).collect();
+        for attachment in ended {
+            self.detach(attachment, links);
+            links.send(ToLink::Close { attachment, error: Cow::Borrowed(error) });
+        }
     }
 
     /// Keeps a refused message for its link if the link received it in an earlier attachment.

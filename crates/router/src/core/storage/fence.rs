@@ -58,20 +58,26 @@ impl Router {
             Notice::Removed { operation } => {
                 self.operation_removed(operation, Some("the log has stopped: removed messages may return"));
             }
-            // No outcome is durable either, so a restart offers the message again, as it does those
-            // of other consumers. Without this, the message would block its queue.
-            Notice::Held { at, up_to } => self.release_held(at, up_to, links),
+            // The message of a client of MQTT may leave: no outcome is durable either. Otherwise it
+            // would block its queue.
+            Notice::Held { at, up_to } => {
+                self.close_unrecorded(at, up_to, &stopped_error(), links);
+                self.release_held(at, up_to, links);
+            }
             Notice::Attached(attachment)
                 if self.attachments.consumer(attachment).is_some()
                     || self.attachments.producer(attachment).is_some() =>
             {
-                let what = "the log has stopped: the state of the link cannot be stored";
                 self.detach(attachment, links);
-                let answer = Err(Error::new(condition::INTERNAL_ERROR, what));
-                links.send(ToLink::Attached { attachment, answer });
+                links.send(ToLink::Attached { attachment, answer: Err(stopped_error()) });
             }
             // The link has ended, or its peer repeats the step after a restart.
             Notice::Attached(_) | Notice::Settled { .. } | Notice::PacketId { .. } => {}
         }
     }
+}
+
+/// The error of a link that can be resumed.
+fn stopped_error() -> Error {
+    Error::new(condition::INTERNAL_ERROR, "the log has stopped: the state of the link cannot be stored")
 }

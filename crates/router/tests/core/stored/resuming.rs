@@ -127,14 +127,18 @@ fn texts(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
     expected.iter().map(|(text, count)| ((*text).to_owned(), *count)).collect()
 }
 
+/// Delivered over the link, the message would be delivered again after a restart.
 #[test]
-fn stored_messages_are_delivered_after_the_log_has_stopped() {
+fn link_whose_hold_cannot_be_stored_ends_and_leaves_its_message_to_others() {
     let mut house = House::new(Settings::default());
     house.send("a");
     let (attachment, _) = house.recorded_receiver(resume(None), 0);
     house.router.credit(attachment, 1, false, &mut house.recorded);
     let answers = house.stopped();
     house.answered(answers);
+    assert_eq!((house.texts(), house.recorded.closed), (Vec::new(), 1));
+    house.consumer(QUEUE, 1);
+    house.pump();
     assert_eq!(house.texts(), ["a"]);
 }
 
