@@ -94,6 +94,15 @@ class Node:
         Raises NativeError: Invalid for an unknown member; Unavailable after `stop`.
         """
 
+    def cordon(self, cordoned: bool) -> None:
+        """Refuse clients that log in, and keep the connected ones; False lifts it.
+
+        AMQP clients get `amqp:connection:forced`, MQTT 5.0 clients 0x9C. Connections within this
+        process are not affected.
+
+        Raises NativeError: Unavailable after `stop`.
+        """
+
     def apply(self, plan_json: str) -> str:
         """Apply a Plan on every worker before returning.
 

@@ -129,6 +129,11 @@ class Node:
         with translated():
             self._node.allow_web(json.dumps(rules))
 
+    def cordon(self, *, cordoned: bool) -> None:
+        """Refuse clients that log in and keep the connected ones, or lift that."""
+        with translated():
+            self._node.cordon(cordoned)
+
     def apply(self, plan: "Plan") -> dict[str, Any]:
         """Apply a Plan; return the confirmation, and the numbers of added, removed and changed
         addresses.

@@ -65,6 +65,10 @@ impl Node {
         self.node.allow_web(&rules).map_err(|error| node_error(&error))
     }
 
+    fn cordon(&self, cordoned: bool) -> PyResult<()> {
+        self.node.cordon(cordoned).map_err(|error| node_error(&error))
+    }
+
     fn proof(&self) -> PyResult<String> {
         json(&self.node.proof().map_err(|error| node_error(&error))?)
     }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -51,7 +52,7 @@ const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// A running node. Dropping it stops it without waiting.
 pub struct Node {
     pub(crate) shared: Arc<Shared>,
-    receive_budget: Arc<ReceiveBudget>,
+    common: Arc<shard::Shared>,
     orders: Arc<Mailbox<Order>>,
     pub(crate) table: Mutex<Arc<Table>>,
     pub(crate) recovered_queues: Mutex<RecoveredQueues>,
@@ -102,12 +103,11 @@ impl Node {
             handles.push(threads::spawn(&format!("worker-{index}"), move || worker.run()).map_err(failed)?);
         }
         handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
-        let receive_budget = Arc::clone(&common.receive_budget);
         let (table, recovered_queues, unopened) = (Mutex::new(table), Mutex::new(recovered_queues), Mutex::default());
         let (threads, journal_threads) = (Mutex::new(handles), Mutex::new(journal_threads));
         Ok(Self {
             shared,
-            receive_budget,
+            common,
             orders,
             table,
             recovered_queues,
@@ -175,6 +175,17 @@ impl Node {
         Ok(())
     }
 
+    /// Refuses clients that log in from now on, and keeps the connected ones; `false` lifts it.
+    /// Connections within this process are not affected. Does not block.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    pub fn cordon(&self, cordoned: bool) -> Result<(), NodeError> {
+        self.running()?;
+        self.common.cordoned.store(cordoned, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Counters.
     ///
     /// # Errors
@@ -183,7 +194,7 @@ impl Node {
         self.running()?;
         let table = Arc::clone(&lock(&self.table));
         let answers = self.ask(Command::Stats)?;
-        Ok(NodeStats::assemble(&self.shared, &self.receive_budget, &table, answers))
+        Ok(NodeStats::assemble(&self.shared, &self.common.receive_budget, &table, answers))
     }
 
     /// The traffic of every space that has or had clients, in any order. Does not block: a worker
@@ -541,6 +552,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         insecure: config.insecure,
         receive_budget: Arc::new(ReceiveBudget::new(limits.receive_budget_bytes)),
         guesses: Mutex::new(Guesses::new(u64::from_le_bytes(random()[..8].try_into().unwrap_or_default()))),
+        cordoned: AtomicBool::new(false),
     }
 }
 

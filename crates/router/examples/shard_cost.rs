@@ -225,6 +225,7 @@ impl Bench {
             insecure: false,
             receive_budget: Arc::new(ReceiveBudget::new(1 << 30)),
             guesses: Mutex::new(Guesses::new(7)),
+            cordoned: std::sync::atomic::AtomicBool::new(false),
         };
         let mut shard = Shard::new(0, Arc::new(shared), Arc::clone(&table), Box::new(|bytes| bytes.fill(7)));
         let space = table.spaces().next().expect("a space");

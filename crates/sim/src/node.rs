@@ -127,6 +127,7 @@ impl Node {
             insecure: false,
             receive_budget: Arc::new(ReceiveBudget::new(1 << 30)),
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
+            cordoned: std::sync::atomic::AtomicBool::new(false),
         });
         let worker = |(index, address_changes)| {
             let mut shard = Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(random.fork()));

@@ -2,6 +2,11 @@
 
 use enmasse_amqp::types::{Error, condition};
 
+/// The error of an open of a cordoned node.
+pub(super) fn cordoned() -> Error {
+    Error::new(condition::CONNECTION_FORCED, "this node is cordoned and admits no new connections: use another node")
+}
+
 /// The error of an attach before open.
 pub(super) fn not_open() -> Error {
     Error::new(condition::NOT_ALLOWED, "open the connection before a link")

@@ -1,6 +1,7 @@
 //! Logins: the server side of SASL, and the space of `open` (`contracts.md` 4 and 5). `table` makes
 //! the decisions.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use enmasse_amqp::connection::SaslPolicy;
@@ -9,11 +10,12 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit, Symbol, Value};
 
 use super::conn::{Access, Conn, Peer};
+use super::errors::cordoned;
 use super::inspection::product_of;
 use super::renewing::Renewal;
 use super::terminus::insists_on_settle_mode;
 use super::{Attempt, ConnId, Fact, Guesses, LoginSubject, Request, Shard};
-use crate::table::{self, Attempted, Authenticated, CountGuard, Handshake, Judged, Refusal};
+use crate::table::{self, Attempted, Authenticated, CountGuard, Handshake, Judged, Proof, Refusal};
 
 /// Property of our `open`: the name of the connection's address space.
 const SPACE: &str = "enmasse:space";
@@ -226,6 +228,14 @@ impl Shard {
     fn admit(&self, id: ConnId, open: &Open) -> Result<(Access, Option<CountGuard>), (Error, Box<Refusal>)> {
         let conn = &self.fabric.conns[id.key()];
         let space = self.table.open(&conn.authenticated, open.hostname.as_deref())?;
+        // After the login, so that only clients with a right to know learn it.
+        if conn.authenticated.proof != Proof::Vouched && self.shared.cordoned.load(Ordering::Relaxed) {
+            let error = cordoned();
+            let reason = error.description.clone().unwrap_or_default();
+            let space = self.table.space(space).map(|space| space.name().to_owned());
+            let user = conn.user().map(str::to_owned);
+            return Err((error, Box::new(Refusal { reason, user, space, mechanism: None })));
+        }
         let guard = match self.table.space(space) {
             Some(entered) => entered.enter().map_err(|error| {
                 let reason = error.description.clone().unwrap_or_default();

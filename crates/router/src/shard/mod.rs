@@ -56,6 +56,7 @@ mod wills;
 mod work;
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use enmasse_amqp::connection::{Config, Connection, Event};
@@ -147,6 +148,8 @@ pub struct Shared {
     pub receive_budget: Arc<ReceiveBudget>,
     /// recent wrong passwords; a login locks it once or twice, for a look-up
     pub guesses: Mutex<Guesses>,
+    /// the node is cordoned: it refuses clients that log in, and keeps the others
+    pub cordoned: AtomicBool,
 }
 
 /// A connection on its way to another shard.

@@ -3,6 +3,7 @@
 //! shards of their own.
 
 mod agreements;
+mod cordoned;
 mod creating;
 mod departing;
 mod guessing;

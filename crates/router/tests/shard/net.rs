@@ -4,6 +4,7 @@ mod surroundings;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use enmasse_amqp::codec::describe;
 use enmasse_amqp::connection::{Config, Connection, Event, LinkId, OutcomeCounts, Outgoing, SessionId, Tag};
@@ -88,6 +89,7 @@ pub(crate) struct Net {
     now: Time,
     paused: bool,
     pub(crate) receive_budget: Arc<ReceiveBudget>,
+    shared: Arc<Shared>,
     /// the store of the shards
     pub(crate) log: Option<Log<SimulatedDisk>>,
     /// parts of joint groups until the others come
@@ -128,6 +130,7 @@ impl Net {
             insecure: false,
             receive_budget: Arc::clone(&receive_budget),
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
+            cordoned: AtomicBool::new(false),
         });
         let shards = (0..shards)
             .map(|index| Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(u64::from(index) + 1)))
@@ -146,9 +149,15 @@ impl Net {
             now: Time::ZERO,
             paused: false,
             receive_budget,
+            shared,
             log: None,
             commits: CommitSchedule::new(4 << 20),
         }
+    }
+
+    /// The node refuses new clients, or admits them again.
+    pub(crate) fn cordon(&self, cordoned: bool) {
+        self.shared.cordoned.store(cordoned, Ordering::Relaxed);
     }
 
     /// A new plan, which every shard takes over.

@@ -84,6 +84,15 @@ pub(in crate::shard) fn refused_login(code: SaslCode) -> ReasonCode {
     }
 }
 
+/// The code with which the node refuses an authenticated client. One that does not admit clients
+/// names no other (5.0, 4.13): clients know the host names of the platform.
+pub(in crate::shard) fn refused_connect(error: &Error) -> ReasonCode {
+    match error.condition == condition::CONNECTION_FORCED {
+        true => ReasonCode::UseAnotherServer,
+        false => closed(error),
+    }
+}
+
 /// The code with which the node ends a connection.
 pub(in crate::shard) fn closed(error: &Error) -> ReasonCode {
     match error.condition.as_str() {
