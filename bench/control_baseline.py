@@ -57,7 +57,9 @@ def platforms(
         one = stack.enter_context(running(folder / "one", environment=environment))
         other = one
         if postgres is not None:
-            other = stack.enter_context(running(folder / "other", environment=environment))
+            other = stack.enter_context(
+                running(folder / "other", environment=environment | {"ENMASSE_NODE_NAME": "other"})
+            )
         yield other, one
 
 

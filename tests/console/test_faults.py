@@ -53,7 +53,9 @@ def test_a_page_continues_at_another_leader(
     environment = {"ENMASSE_STORE": postgres.new_database()}
     with ExitStack() as stack:
         leader = stack.enter_context(running(tmp_path / "one", environment=environment))
-        standby = stack.enter_context(running(tmp_path / "two", environment=environment))
+        standby = stack.enter_context(
+            running(tmp_path / "two", "--node-name", "two", environment=environment)
+        )
         console = stack.enter_context(console_in(browser, standby))
         console.log_in()
         page = console.open("/operator/platform")

@@ -31,13 +31,17 @@ from enmasse.resources import (
     AddressSpace,
     Declared,
     Key,
+    MessagingNode,
     MessagingUser,
     Namespace,
     Resource,
 )
 from enmasse.resources.address import TYPES
 from enmasse.resources.core import NamespaceMetadata
+from enmasse.resources.messaging_node import MessagingNodeSpec
+from enmasse.resources.model import AdminMetadata
 from enmasse.store import Event, MemoryStore, Turn
+from enmasse.store.nodes import Identity
 
 SPACE = Key("AddressSpace", "default", "default")
 ALICE = Key("MessagingUser", "default", "default.alice")
@@ -201,6 +205,27 @@ async def test_deleting_a_space_deletes_its_addresses_and_users(
     assert gone.kind == "AddressSpace"
     left = {resource.key for resource in store.list() if isinstance(resource, Declared)}
     assert left == {other.key for other in others}
+
+
+async def test_node_is_forgotten_with_its_resource_once_it_has_stopped(
+    admission: Admission, store: MemoryStore
+) -> None:
+    node = MessagingNode(metadata=AdminMetadata(name="rack-1"))
+    with pytest.raises(Invalid, match="--node-name rack-1"):
+        await admission.create(node)
+    identity = Identity("rack-1", "uid", 1, "mark")
+    assert await store.nodes.claim(None, identity, "here")
+    await store.put([node])
+    cordoned = node.model_copy(update={"spec": MessagingNodeSpec(cordoned=True)})
+    assert await admission.replace(cordoned)
+    for key in (node.key, Key("Namespace", "", "enmasse-infra")):
+        with pytest.raises(Conflict):
+            await admission.delete(key)
+    await store.nodes.stop(identity)
+    await admission.delete(node.key, dry_run=True)
+    assert len(await store.nodes.list()) == 1 and store.get(node.key) is not None
+    await admission.delete(node.key)
+    assert await store.nodes.list() == [] and store.get(node.key) is None
 
 
 async def test_delete_of_a_missing_resource_raises_missing(admission: Admission) -> None:

@@ -33,7 +33,7 @@ def test_any_process_serves_a_session_and_a_code_works_once(
     environment = {"ENMASSE_STORE": postgres.new_database()}
     with (
         running(tmp_path / "one", environment=environment) as one,
-        running(tmp_path / "other", environment=environment) as other,
+        running(tmp_path / "other", "--node-name", "other", environment=environment) as other,
     ):
         pair = (one, other)
         for round_ in range(5):

@@ -37,10 +37,13 @@ def pair(shared_url: str, tmp_path: Path) -> Iterator[Pair]:
 def replicas(url: str, folder: Path) -> Iterator[Pair]:
     environment = {"ENMASSE_STORE": url}
     with ExitStack() as stack:
-        yield (
-            stack.enter_context(running(folder / "one", environment=environment)),
-            stack.enter_context(running(folder / "other", environment=environment)),
+        one, other = (
+            stack.enter_context(
+                running(folder / name, "--node-name", name, environment=environment)
+            )
+            for name in ("one", "other")
         )
+        yield one, other
 
 
 def leading(platform: Platform) -> Platform:
@@ -138,7 +141,7 @@ def test_replaced_leader_process_ends(postgres: PostgresServer, tmp_path: Path) 
     environment = {"ENMASSE_STORE": url}
     with (
         running(tmp_path / "one", environment=environment, ends=[1]) as one,
-        running(tmp_path / "other", environment=environment) as other,
+        running(tmp_path / "other", "--node-name", "other", environment=environment) as other,
     ):
         taken = "update enmasse_leader set holder = 'another', term = term + 1"
         postgres.execute(f"{taken}, expires = now()", url)
@@ -159,7 +162,10 @@ def test_leader_that_cannot_reach_its_store_ends(
             environment={"ENMASSE_STORE": by_way},
             ends=[1],
         ) as one,
-        running(tmp_path / "other", environment={"ENMASSE_STORE": shared_url}) as other,
+        running(
+            *(tmp_path / "other", "--node-name", "other"),
+            environment={"ENMASSE_STORE": shared_url},
+        ) as other,
     ):
         exchange(one, "queue")
         with connected(one) as connection:

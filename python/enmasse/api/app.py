@@ -257,11 +257,13 @@ class _Pages:
         return PlainTextResponse("starting or stopping\n", 503)
 
     async def messaging_ready(self, _request: Request) -> Response:
-        """Whether this process serves messages, on disk too: false on a stand-by and with a stopped
-        journal.
+        """Whether this process serves messages to new clients, on disk too: false on a stand-by,
+        on a cordoned node and with a stopped journal.
         """
         if not self._platform.is_ready():
             return PlainTextResponse("starting or stopping\n", 503)
+        if self._platform.is_cordoned():
+            return PlainTextResponse("cordoned: this node admits no new connections\n", 503)
         problem = self._platform.engine.problem()
         return PlainTextResponse(f"{problem}\n", 503) if problem else PlainTextResponse("ok\n")
 

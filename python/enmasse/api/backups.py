@@ -12,7 +12,7 @@ from enmasse.api.platform import Platform
 from enmasse.base.clock import rfc3339
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Code, Exhausted, Unavailable
-from enmasse.resources import Resource, Secret
+from enmasse.resources import MessagingNode, Resource, Secret
 from enmasse.store import archive
 
 
@@ -40,7 +40,9 @@ class BackupPages:
         # Before listing: every later write is then in or after the backup.
         made = rfc3339(self._platform.clock.now())
         await self._platform.store.refresh()
-        resources = list(self._platform.store.list())
+        # Nodes are processes that exist now, not what was declared.
+        listed = self._platform.store.list()
+        resources = [one for one in listed if not isinstance(one, MessagingNode)]
         excluded = [] if secrets else [one for one in resources if isinstance(one, Secret)]
         contents = archive.Contents(
             resources=[one for one in resources if one not in excluded],

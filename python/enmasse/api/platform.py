@@ -40,6 +40,9 @@ class Platform:
     data: Callable[[], DataDir | None] = lambda: None
     """The data folder, if this process holds the messages."""
 
+    is_cordoned: Callable[[], bool] = lambda: False
+    """Whether this node refuses new connections."""
+
     def store_of(self, model: type[Resource]) -> Store:
         """Return the store of a kind."""
         return self.computed if model.read_only else self.store

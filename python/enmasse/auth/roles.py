@@ -94,7 +94,7 @@ _SEEN = (
 )
 _ADMINISTERED = (
     *("addressplans", "addressspaceplans", "authenticationservices"),
-    *("brokeredinfraconfigs", "standardinfraconfigs"),
+    *("brokeredinfraconfigs", "messagingnodes", "standardinfraconfigs"),
 )
 _MESSAGE_OPERATIONS = ("copy", "deadletters", "move", "peek", "purge", "redrive", "send")
 _OPERATIONS = tuple(f"addresses/{one}" for one in _MESSAGE_OPERATIONS)

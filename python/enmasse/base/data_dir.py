@@ -5,6 +5,7 @@
       lock            held by the process that uses the folder
       resources.db    resources
       journal/        messages at rest
+      node.json       the node whose folder this is: name, uid and number of its last start
       served.json     the store whose addresses have these messages, and its last served version
       tls/            the CA and the server's certificate
       token           the owner's token of the API
@@ -90,6 +91,7 @@ class DataDir:
         self.restoring = path / "restoring"
         self.resources_db = path / "resources.db"
         self.journal = path / "journal"
+        self.node = path / "node.json"
         self.served = path / "served.json"
         self.tls = path / "tls"
         self.token = path / "token"

@@ -83,6 +83,8 @@ class Code(StrEnum):
     FIELD_OWNED = "E4007", "another field manager owns the field"
     STORE_STRANGE = "E4008", "the messages in the data folder belong to another store"
     MESSAGE_GONE = "E4009", "the message is not available for the operation"
+    NODE_TAKEN = "E4010", "another process or data folder is the node of that name"
+    NODE_REPLACED = "E4011", "another start of the node has replaced this process"
 
     LIMIT_REACHED = "E5000", "a limit was reached"
     REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"

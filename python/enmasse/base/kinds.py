@@ -62,6 +62,13 @@ KINDS = {
             unique=True,
             api_versions=(ADMIN_VERSION,),
         ),
+        Kind(
+            "MessagingNode",
+            "messagingnodes",
+            ("mn",),
+            unique=True,
+            api_versions=(ADMIN_VERSION,),
+        ),
         Kind("AddressSpace", "addressspaces", ("as",)),
         Kind("Address", "addresses", ("addr",)),
         Kind("MessagingUser", "messagingusers", ("mu",), api_versions=(API_VERSION, USER_VERSION)),

@@ -27,6 +27,7 @@ from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Code, Fault, Invalid
 from enmasse.base.hosts import is_loopback
 from enmasse.base.memory import memory_bytes, share_bytes
+from enmasse.base.node_file import NODE_NAME
 from enmasse.base.wording import worded
 
 ENV_PREFIX = "ENMASSE_"
@@ -117,6 +118,16 @@ def _networks(value: str) -> str:
                 f"must be comma-separated networks, such as 10.0.0.0/8 or 192.0.2.7: {error}"
             ) from None
     return ",".join(networks)
+
+
+def _label(value: str | None) -> str | None:
+    """Validate the name of a node or a zone; empty or absent: none."""
+    if value and not NODE_NAME.fullmatch(value):
+        raise ValueError(
+            "must be 1 to 63 lower-case letters, digits and hyphens, beginning and ending with a"
+            f" letter or digit; {value!r} is not"
+        )
+    return value
 
 
 SOCKET_PATH_BYTES_MAX = 107
@@ -318,6 +329,14 @@ class Settings(BaseModel):
     """Seconds that a leader keeps serving after its lease while the store is unreachable; None
     (`off`) means without limit.
     """
+
+    node_name: Annotated[str | None, AfterValidator(_label)] = None
+    """Name of this process among those of its store. Default: the name in the data folder, at first
+    the host name up to its first dot.
+    """
+
+    zone: Annotated[str, AfterValidator(_label)] = ""
+    """Zone of this process, such as a data centre or a rack; nodes report it."""
 
     console_idle_s: int = Field(default=3600, ge=60, le=7 * 86_400)
     """Seconds without a request after which a session of the console ends."""

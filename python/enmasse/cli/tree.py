@@ -35,6 +35,7 @@ COMMANDS: dict[str, Place] = {
         RUN, "up", "console", "create", "get", "delete", "user", "token", "plan", "apply", "edit"
     ),
     **_panel(RUN, "describe", "wait", "top", "doctor", "logs", "audit"),
+    "node": Place("node", RUN),
     "connection": Place("connection", RUN),
     "session": Place("session", RUN),
     "trace": Place("connections", RUN),

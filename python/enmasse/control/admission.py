@@ -7,7 +7,7 @@ one turn and committed together, because a commit costs more than its content.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from enmasse.resources import (
     Address,
     AddressSpace,
     Key,
+    MessagingNode,
     MessagingUser,
     Namespace,
     Resource,
@@ -145,7 +146,7 @@ class Admission:
         """Delete a resource; `uid` and `version`, if given, are preconditions.
 
         A space is deleted with everything in it, and so is a namespace. A resource with finalizers
-        is marked and removed once it has none.
+        is marked and removed once it has none. A node is forgotten with its resource.
 
         Raises: Missing if it does not exist; Conflict if a precondition fails or finalizers keep a
             member; Invalid or Denied if it must not be deleted.
@@ -163,7 +164,18 @@ class Admission:
                 admission_checks.check_unused(one, world)
             if (error := admission_checks.space_opened(world)) is not None:
                 raise error
+            await self._forget_nodes((resource, *members), dry_run=dry_run)
             return (await turn.delete(keys, dry_run=dry_run))[0]
+
+    async def _forget_nodes(self, deleted: Iterable[Resource], *, dry_run: bool) -> None:
+        """Forget nodes before their resources go, or the leader would create these again. A crash
+        in between leaves resources without a process, which can be deleted.
+
+        Raises: Conflict if one runs, or has the messages of addresses.
+        """
+        for one in deleted:
+            if isinstance(one, MessagingNode):
+                await self._store.nodes.forget(one.metadata.name, dry_run=dry_run)
 
     async def ensure_namespaces(self) -> None:
         """Create the namespace `default`, and those of all stored resources."""

@@ -34,6 +34,7 @@ from enmasse.resources import (
     Address,
     AddressSpace,
     Key,
+    MessagingNode,
     MessagingUser,
     Namespace,
     Resource,
@@ -130,6 +131,17 @@ def type_not_served(resource: Resource, _: Resource | None, world: World) -> EnM
         f"{resource.spec.type!r} cannot be served by this node; it serves {', '.join(world.served)}"
     )
     return _invalid(Code.FIELD_INVALID, resource, [Fault("spec.type", message)])
+
+
+def node_invented(resource: Resource, before: Resource | None, _: World) -> EnMasseError | None:
+    """A node that no process registered was created."""
+    if not isinstance(resource, MessagingNode) or before is not None:
+        return None
+    message = (
+        "no such node; the platform creates a node for each of its processes: start one with"
+        f" enmasse up --node-name {resource.metadata.name}"
+    )
+    return _invalid(Code.REFERENCE_INVALID, resource, [Fault("metadata.name", message)])
 
 
 def space_absent(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
@@ -382,6 +394,7 @@ def default_space_unknown(
 
 CHECKS: tuple[Check, ...] = (
     field_changed,
+    node_invented,
     type_not_served,
     space_absent,
     name_taken,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.ids import new_uid
-from enmasse.resources import Declared, Event, Key
+from enmasse.resources import Declared, Event, Key, MessagingNode
 from enmasse.resources.conditions import READY, find
 from enmasse.resources.core import EventSource, NamedMetadata, ObjectReference
 from enmasse.store import Store
@@ -44,7 +44,8 @@ def event_of_change(before: Declared, after: Declared) -> EventDetails | None:
     was, now = (find(one.status.conditions, READY) for one in (before, after))
     if now is None or (was and (was.reason, was.message) == (now.reason, now.message)):
         return None
-    message = now.message or "the node serves it"
+    is_node = isinstance(after, MessagingNode)
+    message = now.message or ("its heartbeats arrive" if is_node else "the node serves it")
     return EventDetails(after, now.reason, message, after.status.phase not in _QUIET)
 
 

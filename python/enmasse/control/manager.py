@@ -17,6 +17,7 @@ from enmasse.control.inventory import ATTACHED, Inventory
 from enmasse.control.reconcilers import (
     AuthenticationServices,
     Exports,
+    Nodes,
     PlanReconciler,
     SpaceCertificates,
     StatusReconciler,
@@ -102,7 +103,10 @@ class Manager:
         self.certificates = SpaceCertificates(store, engine, clock, inventory, queue)
         self.exports = Exports(store, inventory, queue)
         self.services = AuthenticationServices(inventory, queue)
-        sources = Sources(self.plan, self.usage, self.certificates, self.exports, self.services)
+        self.nodes = Nodes(clock, queue)
+        sources = Sources(
+            *(self.plan, self.usage, self.certificates, self.exports, self.services), self.nodes
+        )
         self.status = StatusReconciler(store, computed, clock, sources, queue, lock)
         self._resync_at = clock.monotonic() + RESYNC_S
         self._changed_count = 0

@@ -5,9 +5,9 @@ applies gives the reason and the remedy. Differences between kinds are in the fi
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from enmasse.base.errors import EnMasseError
 from enmasse.engines import Proof
@@ -15,6 +15,9 @@ from enmasse.plan import OutcomeReason
 from enmasse.resources import Declared, Key, Status
 from enmasse.resources.conditions import ready_status
 from enmasse.resources.model import Phase
+
+if TYPE_CHECKING:
+    from enmasse.control.messaging_node import NodeReport
 
 
 class Finding(NamedTuple):
@@ -58,6 +61,9 @@ class Seen:
 
     answers: Mapping[Key, Answer] | None = None
     """Results of probing authentication services; None: they are not probed."""
+
+    nodes: "Mapping[str, NodeReport]" = field(default_factory=dict)
+    """Reports of nodes, by name."""
 
 
 Check = Callable[[Declared, Seen], Finding | None]
@@ -111,8 +117,10 @@ def waiting_for_another(resource: Declared, seen: Seen) -> Finding | None:
     return Finding("Pending", waiting.reason, waiting.message) if waiting else None
 
 
-def decide(resource: Declared, seen: Seen, chain: tuple[Check, ...]) -> Status:
-    """Return the status of a resource: the first finding of the chain, or Active."""
+def decide(
+    resource: Declared, seen: Seen, chain: tuple[Check, ...], reason: str = "Served"
+) -> Status:
+    """Return the status of a resource: the first finding of the chain, or Active for `reason`."""
     generation = resource.metadata.generation or 0
     for check in chain:
         if (finding := check(resource, seen)) is not None:
@@ -125,5 +133,5 @@ def decide(resource: Declared, seen: Seen, chain: tuple[Check, ...]) -> Status:
                 now=seen.now,
             )
     return ready_status(
-        resource.status, phase="Active", reason="Served", generation=generation, now=seen.now
+        resource.status, phase="Active", reason=reason, generation=generation, now=seen.now
     )

@@ -15,6 +15,7 @@ from enmasse.resources.authentication_service import AuthenticationService
 from enmasse.resources.core import ConfigMap, Event, Namespace, Secret, Service
 from enmasse.resources.documents import KINDS, in_order, invalid, load, one_document, parse, pruned
 from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
+from enmasse.resources.messaging_node import MessagingNode
 from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
 from enmasse.resources.model import (
     DEFAULT_NAMESPACE,
@@ -45,6 +46,7 @@ __all__ = [
     "Declared",
     "Event",
     "Key",
+    "MessagingNode",
     "MessagingUser",
     "MessagingUserSpec",
     "Metadata",

@@ -18,6 +18,7 @@ from enmasse.resources.address_space_schema import AddressSpaceSchema
 from enmasse.resources.authentication_service import AuthenticationService
 from enmasse.resources.core import ConfigMap, Event, Namespace, Secret, Service
 from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
+from enmasse.resources.messaging_node import MessagingNode
 from enmasse.resources.messaging_user import STORED, MessagingUser
 from enmasse.resources.model import Key, Resource
 from enmasse.resources.pipeline import Pipeline
@@ -37,7 +38,7 @@ KINDS: dict[str, type[Resource]] = {
     for model in (
         *(Namespace, Secret, ConfigMap, Service),
         *(StandardInfraConfig, BrokeredInfraConfig, AddressPlan, AddressSpacePlan),
-        *(AuthenticationService, AddressSpace, Address, MessagingUser, Pipeline),
+        *(AuthenticationService, MessagingNode, AddressSpace, Address, MessagingUser, Pipeline),
     )
 }
 """Every kind, in the order in which resources of a file are applied."""

@@ -30,6 +30,7 @@ CONNECTIONS_MAX = 64
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _STRICT = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _DRY_RUN = {"dryRun": "All"}
@@ -80,14 +81,18 @@ class ClusterApi:
         params = (_STRICT if strict else {"fieldManager": MANAGER}) | (_DRY_RUN if dry_run else {})
         return await self.send(method, path, body, params=params, media=media)
 
-    async def delete(self, path: str, uid: str | None, *, dry_run: bool = False) -> Document:
-        """Delete the resource with a uid; the response may or may not be the resource.
+    async def delete(
+        self, path: str, uid: str | None, *, version: str | None = None, dry_run: bool = False
+    ) -> Document:
+        """Delete the resource with a uid, or in a version; the response may or may not be the
+        resource.
 
-        Raises: as `send`; Conflict if the name belongs to another resource.
+        Raises: as `send`; Conflict if the name belongs to another resource, or it has changed.
         """
         body: Document = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        if uid is not None:
-            body["preconditions"] = {"uid": uid}
+        required = {"uid": uid, "resourceVersion": version}
+        if wanted := {name: one for name, one in required.items() if one is not None}:
+            body["preconditions"] = wanted
         return await self.send("DELETE", path, body, params=_DRY_RUN if dry_run else {})
 
     async def list(self, path: str, **params: str) -> tuple[list[Document], int]:

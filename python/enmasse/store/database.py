@@ -150,6 +150,24 @@ class Place:
             ) from error
 
 
+class Links:
+    """The connections of a process to a database, besides the listener's: all stores of a process
+    share them, so that a process has three.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.writer = Link(place)
+        """For the turn of a writer, and for reading everything."""
+
+        self.reader = Link(place)
+        """For short statements: the lease, heartbeats and reads of changes must not wait."""
+
+    async def close(self) -> None:
+        """Close both once they are idle."""
+        await self.writer.close()
+        await self.reader.close()
+
+
 class Link:
     """One connection with one user at a time."""
 

@@ -26,6 +26,7 @@ from enmasse.store.cluster import Cluster
 from enmasse.store.cluster_api import APPLY, JSON_PATCH, ClusterApi
 from enmasse.store.cluster_kinds import ClusterKind, kinds, version_of
 from enmasse.store.cluster_lease import ClusterLeading, WritersTurn
+from enmasse.store.cluster_nodes import ClusterNodes
 from enmasse.store.cluster_unadmitted import Unadmitted
 from enmasse.store.memory import MemoryStore, MemoryTurn
 from enmasse.store.polling import SharedPoll
@@ -63,6 +64,7 @@ class KubernetesStore(MemoryStore):
         self._kinds = kinds()
         self._leading = ClusterLeading(api, clock)
         self._writers = WritersTurn(api, clock)
+        self._nodes = ClusterNodes(api, clock)
         self._shared_poll = SharedPoll(self._read_others_writes)
         self._requests = asyncio.Semaphore(AT_ONCE)
         self._gone: dict[Key, int] = {}

@@ -28,10 +28,11 @@ returning term
 class Lease(Leading):
     """One process's view of leadership."""
 
-    def __init__(self, place: Place, clock: Clock) -> None:
+    def __init__(self, place: Place, link: Link, clock: Clock) -> None:
+        """Use a connection that others use too, for short statements."""
         super().__init__(clock)
         self._place = place
-        self._link = Link(place)
+        self._link = link
 
     async def _take(self) -> bool:
         with self._place.failures():
@@ -52,13 +53,6 @@ class Lease(Leading):
         await cursor.execute("select holder, term from enmasse_leader where id = 1 for share")
         if await cursor.fetchone() != (self._holder, self._term):
             raise replaced()
-
-    async def close(self) -> None:
-        """Release leadership, if this process has it, and disconnect."""
-        try:
-            await super().close()
-        finally:
-            await self._link.close()
 
     async def _give_back(self) -> None:
         with self._place.failures():

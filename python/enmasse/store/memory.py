@@ -12,6 +12,8 @@ from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.errors import Code, Misuse
 from enmasse.resources import Declared, Key, Resource
 from enmasse.store.history import History
+from enmasse.store.local_nodes import LocalNodes
+from enmasse.store.nodes import NodeRegistry
 from enmasse.store.protocol import Completing, Event, EventType, Leadership, Turn
 from enmasse.store.rules import Change
 
@@ -26,6 +28,7 @@ class MemoryStore:
         self._history = History(version)
         self._writing = asyncio.Lock()
         self._identity = str(uuid.uuid4())
+        self._nodes: NodeRegistry = LocalNodes()
 
     @property
     def identity(self) -> str:
@@ -46,6 +49,11 @@ class MemoryStore:
     def leadership(self) -> Leadership | None:
         """There are no other candidates."""
         return None
+
+    @property
+    def nodes(self) -> NodeRegistry:
+        """The node of this process."""
+        return self._nodes
 
     @property
     def writes_together(self) -> bool:

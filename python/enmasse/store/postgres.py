@@ -22,10 +22,11 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Invalid, Misuse, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.resources import Declared, Resource
-from enmasse.store.database import Connection, Link, Place
+from enmasse.store.database import Connection, Links, Place
 from enmasse.store.history import CAPACITY, History
 from enmasse.store.lease import Lease
 from enmasse.store.memory import MemoryStore
+from enmasse.store.node_table import NODE_TABLE, NodeTable
 from enmasse.store.polling import SharedPoll
 from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
@@ -104,13 +105,22 @@ select *, %s from unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 class PostgresStore(MemoryStore):
     """A `Store` in a PostgreSQL database. Open it with `open`, and run `follow` concurrently."""
 
-    def __init__(self, place: Place, clock: Clock, tables: LiteralString = TABLES) -> None:
+    def __init__(
+        self, place: Place, clock: Clock, tables: LiteralString, links: Links | None = None
+    ) -> None:
+        """`links`: connections of another store of this process, which closes them."""
         super().__init__(clock)
         self._tables = tables
         self._lock = _LOCK.replace("'enmasse'", "'" + tables.rstrip("_") + "'")
-        self._lease = Lease(place, clock)
         self._place = place
-        self._writer, self._reader = Link(place), Link(place)
+        self._links = links or Links(place)
+        self._owns_links = links is None
+        self._writer, self._reader = self._links.writer, self._links.reader
+        self._lease = Lease(place, self._reader, clock)
+        self._nodes = NodeTable(place, self._reader)
+        self._beside: list[PostgresStore] = []
+        """Stores of this process in the same database, which this one follows too."""
+
         self._in_turn: psycopg.AsyncCursor[Any] | None = None
         self._mark = ""
         """Mark of the change at our version: the same version with another mark is another history.
@@ -129,19 +139,32 @@ class PostgresStore(MemoryStore):
 
         Raises: Invalid if the URL is malformed; Unavailable if the database is unusable.
         """
-        place = Place(url)
-        store = cls(place, clock, tables)
+        store = cls(Place(url), clock, tables)
         try:
-            with place.failures():
-                async with store._writer.use(store._lock) as cursor:
-                    await store._ensure_tables(cursor)
-                    await store._reload(cursor)
-                    await store._load_history(cursor)
-                    await cursor.execute("commit")
+            await store._load()
         except BaseException:
             await store.close()
             raise
         return store
+
+    async def open_beside(self, tables: LiteralString) -> "PostgresStore":
+        """Open another store of the same database. It uses the connections of this one, which
+        follows changes for it and closes after it.
+
+        Raises: Unavailable if the database is unusable.
+        """
+        store = PostgresStore(self._place, self._clock, tables, self._links)
+        await store._load()
+        self._beside.append(store)
+        return store
+
+    async def _load(self) -> None:
+        with self._place.failures():
+            async with self._writer.use(self._lock) as cursor:
+                await self._ensure_tables(cursor)
+                await self._reload(cursor)
+                await self._load_history(cursor)
+                await cursor.execute("commit")
 
     @property
     def leadership(self) -> Lease:
@@ -169,16 +192,21 @@ class PostgresStore(MemoryStore):
             await self._shared_poll.done()
 
     async def follow(self) -> None:
-        """Apply writes of other processes until cancelled; reconnect after a loss."""
+        """Apply writes of other processes until cancelled; reconnect after a loss. Returns
+        immediately if another store of this process does that.
+        """
+        if not self._owns_links:
+            return
         backoff, failures = Backoff(), 0
         while True:
             try:
                 with self._place.failures():
                     connection = await self._place.connect()
                     async with connection:
-                        await connection.execute(self._sql("listen enmasse_changes"))
-                        # Changes announced while the listener was disconnected.
-                        await self.refresh()
+                        for store in (self, *self._beside):
+                            await connection.execute(store._sql("listen enmasse_changes"))
+                            # Changes announced while the listener was disconnected.
+                            await store.refresh()
                         failures = 0
                         await self._listen(connection)
             except Unavailable as error:
@@ -189,25 +217,30 @@ class PostgresStore(MemoryStore):
     async def close(self) -> None:
         """Wait for the writer and disconnect."""
         await self._lease.close()
-        await self._writer.close()
-        await self._reader.close()
+        if self._owns_links:
+            await self._links.close()
 
     async def _listen(self, connection: Connection) -> None:
+        followed = {str(store._sql(CHANNEL)): store for store in (self, *self._beside)}
         while True:
             async for notice in connection.notifies(timeout=RESYNC_S):
-                if int(notice.payload) > self._version:
-                    await self.refresh()
+                store = followed[notice.channel]
+                if int(notice.payload) > store._version:
+                    await store.refresh()
             # A time-out: no change, or a lost peer.
             await connection.execute("select 1")
-            await self.refresh()
+            for store in followed.values():
+                await store.refresh()
 
     async def _poll(self) -> None:
         seen = self._seen
         async with self._reader.use(self._sql(_NEWEST)) as cursor:
-            if not await self._catch_up(cursor, seen):
-                await cursor.execute("begin isolation level repeatable read read only")
-                await self._reload(cursor)
-                await cursor.execute("commit")
+            if await self._catch_up(cursor, seen):
+                return
+        # Not on the reader's connection: reading everything may take longer than the lease.
+        async with self._writer.use("begin isolation level repeatable read read only") as cursor:
+            await self._reload(cursor)
+            await cursor.execute("commit")
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
@@ -321,6 +354,10 @@ class PostgresStore(MemoryStore):
         # A user with access to the tables need not have the right to create them.
         if await _first(cursor) is None:
             await cursor.execute(self._sql(_TABLES))
+        if self._owns_links:
+            await cursor.execute("select to_regclass('enmasse_nodes')")
+            if await _first(cursor) is None:
+                await cursor.execute(NODE_TABLE)
         await cursor.execute(self._sql("select format from enmasse_store"))
         found = int(await _first(cursor) or 0)
         if found > FORMAT:

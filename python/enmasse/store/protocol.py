@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from enmasse.resources import Declared, Key, Resource
+from enmasse.store.nodes import NodeRegistry
 
 MUST_NOT_EXIST = "0"
 """Precondition for `put`: the resource must not exist."""
@@ -101,6 +102,10 @@ class Store(Protocol):
     @property
     def leadership(self) -> Leadership | None:
         """Leadership among the processes of the store; None if there can be only one."""
+
+    @property
+    def nodes(self) -> NodeRegistry:
+        """The processes of the store."""
 
     @property
     def writes_together(self) -> bool:

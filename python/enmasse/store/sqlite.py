@@ -17,7 +17,9 @@ from enmasse.base.clock import Clock
 from enmasse.base.data_dir import make_private
 from enmasse.base.errors import Code, EnMasseError, Unavailable
 from enmasse.resources import Resource
+from enmasse.store.local_nodes import LocalNodes
 from enmasse.store.memory import MemoryStore
+from enmasse.store.nodes import Identity
 from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
 
@@ -34,10 +36,16 @@ _TABLES = (
     )""",
     "create table if not exists store (id integer primary key, version bigint not null)",
     "create table if not exists identity (id integer primary key, uid varchar not null)",
+    """create table if not exists nodes (
+        name varchar primary key, uid varchar not null, start bigint not null,
+        mark varchar not null, place varchar not null
+    )""",
 )
 _REMOVE = "delete from resources where kind = ? and namespace = ? and name = ?"
 _KEEP = "insert or replace into resources values (?, ?, ?, ?, ?)"
 _IDENTIFY = "insert or ignore into identity values (1, ?)"
+_KEEP_NODE = "insert or replace into nodes values (?, ?, ?, ?, ?)"
+_DROP_NODE = "delete from nodes where name = ?"
 _SET_VERSION = "insert or replace into store values (1, ?)"
 
 
@@ -55,6 +63,7 @@ class SqliteStore(MemoryStore):
         self._identity = held.identity
         self._connection = connection
         self._path = path
+        self._nodes = _SqliteNodes(self, held.nodes)
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> "SqliteStore":
@@ -84,6 +93,19 @@ class SqliteStore(MemoryStore):
             task.cancel()
         writing.result()
 
+    async def execute(self, statement: str, values: Sequence[object]) -> None:
+        """Execute one statement that changes no resource. The caller excludes other writers: by a
+        turn, or because the process is only starting.
+
+        Raises: Unavailable if the disk fails.
+        """
+
+        def run() -> None:
+            with _failures_of(self._path), _transaction(self._connection):
+                self._connection.execute(statement, values)
+
+        await asyncio.shield(asyncio.to_thread(run))
+
     def _write(self, events: Sequence[Event]) -> None:
         removed = [event.resource.key for event in events if event.type is EventType.DELETED]
         kept = [_row(event.resource) for event in events if event.type is not EventType.DELETED]
@@ -101,6 +123,22 @@ class _Held(NamedTuple):
     identity: str
     version: int
     resources: list[Resource]
+    nodes: list[tuple[Identity, str]]
+    """Nodes that used the file, and their places."""
+
+
+class _SqliteNodes(LocalNodes):
+    """The nodes that used a file: names and starts are in it."""
+
+    def __init__(self, store: SqliteStore, stored: Sequence[tuple[Identity, str]]) -> None:
+        super().__init__(stored)
+        self._store = store
+
+    async def _keep(self, identity: Identity, place: str) -> None:
+        await self._store.execute(_KEEP_NODE, [*identity, place])
+
+    async def _drop(self, name: str) -> None:
+        await self._store.execute(_DROP_NODE, [name])
 
 
 def _open(path: Path) -> tuple[sqlite3.Connection, _Held]:
@@ -135,11 +173,13 @@ def _read(connection: sqlite3.Connection) -> _Held:
         for table in _TABLES:
             connection.execute(table)
         connection.execute(_IDENTIFY, [str(uuid.uuid4())])
-        (identity,) = connection.execute("select uid from identity").fetchone()
+        (uid,) = connection.execute("select uid from identity").fetchone()
         version = connection.execute("select version from store").fetchone()
         rows = connection.execute("select document from resources").fetchall()
+        nodes = connection.execute("select * from nodes").fetchall()
     resources = [resource_of(document) for (document,) in rows]
-    return _Held(identity, version[0] if version else 0, resources)
+    known = [(Identity(*identity), place) for *identity, place in nodes]
+    return _Held(uid, version[0] if version else 0, resources, known)
 
 
 @contextmanager

@@ -248,3 +248,26 @@ def test_without_a_platform_the_command_shows_the_findings_and_ends_with_7(tmp_p
     assert "no platform runs on data folder" in ended.stderr
     found = json.loads(ended.stdout)["findings"]
     assert [one["check"] for one in found] == ["platform", "data"]
+
+
+def test_nodes_that_are_not_ready_or_cordoned_are_named_with_the_remedy() -> None:
+    def node(name: str, *, is_ready: bool = True, cordoned: bool = False) -> dict[str, Any]:
+        messages = [] if is_ready else ["no heartbeat for 15 s; check its process"]
+        return {
+            "metadata": {"name": name},
+            "spec": {"cordoned": cordoned},
+            "status": {"isReady": is_ready, "messages": messages},
+        }
+
+    nodes = [node("a"), node("b", is_ready=False), node("c", cordoned=True)]
+    found = [one for one in diagnose(facts(nodes=nodes)) if one.check == "nodes"]
+    assert [(one.state, one.message, one.remedy) for one in found] == [
+        (State.NOTE, "node b is not ready: no heartbeat for 15 s", "check its process"),
+        (
+            State.NOTE,
+            "node c is cordoned: it admits no new connections",
+            "enmasse node uncordon c",
+        ),
+    ]
+    (fine,) = [one for one in diagnose(facts(nodes=nodes[:1])) if one.check == "nodes"]
+    assert fine.state is State.OK

@@ -10,6 +10,7 @@ from enmasse.base.errors import Code, Invalid
 from enmasse.control.reconcilers import (
     AuthenticationServices,
     Exports,
+    Nodes,
     PlanReconciler,
     SpaceCertificates,
     StatusReconciler,
@@ -39,6 +40,7 @@ def sources(given: Surroundings) -> Sources:
         SpaceCertificates(store, engine, clock, inventory, queue),
         Exports(store, inventory, queue),
         AuthenticationServices(inventory, queue),
+        Nodes(clock, queue),
     )
 
 

@@ -19,7 +19,7 @@ def doctor(
 ) -> None:
     """Explain why an address is not ready, or why no messages pass, with the remedy.
 
-    It checks the address space, name, plan, quota, references, control loop, node, certificate,
+    It checks the address space, name, plan, quota, references, control loop, nodes, certificate,
     limits, clients and rights. The exit code is 1 if a check fails. If no platform runs, it
     checks the data folder; the exit code is 7.
 
@@ -50,7 +50,7 @@ def doctor(
 
 
 def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
-    from enmasse.base.errors import Unavailable
+    from enmasse.base.errors import Denied, Unavailable
     from enmasse.base.kinds import KINDS
     from enmasse.cli.connect.trust import handshake_problem
     from enmasse.cli.resources.diagnosis import Facts
@@ -66,7 +66,11 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
     except Unavailable as error:
         health = error.message
     handshake = handshake_problem(own_space) if own_space else None
-    return Facts(document, own_space, health, handshake)
+    try:
+        nodes = api.list("messagingnodes", None)["items"]
+    except Denied:
+        nodes = []  # Tenants do not see the machines of the platform.
+    return Facts(document, own_space, health, nodes, handshake)
 
 
 def _plain(finding: "Finding") -> dict[str, str]:

@@ -209,6 +209,22 @@ LeaderGrace = Annotated[
         show_default="300",
     ),
 ]
+NodeName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Name of this process among those of its store.",
+        show_default="that of the data folder, at first the host name",
+    ),
+]
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ZONE",
+        help="Zone of this process, such as a data centre or a rack.",
+        show_default="none",
+    ),
+]
 _CONSOLE = "Console and identity provider"
 
 
@@ -319,6 +335,8 @@ def up(
     namespace_data_bytes_max: NamespaceDataBytes = None,
     namespace_plans: NamespacePlans = None,
     leader_grace_s: LeaderGrace = None,
+    node_name: NodeName = None,
+    zone: Zone = None,
     console_idle_s: ConsoleIdle = None,
     console_session_s: ConsoleSession = None,
     oidc_session_s: OidcSession = None,

@@ -6,7 +6,7 @@ follows the path of an address: space, name, plan, quota, references, control lo
 certificate, disk, clients.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -49,6 +49,9 @@ class Facts:
 
     health: str = "ok"
     """The health report of the platform."""
+
+    nodes: Sequence[Document] = ()
+    """The nodes of the platform as returned by the API; none if the caller may not read them."""
 
     handshake: str | None = None
     """Why TLS fails for clients that trust the space's CA only, or None."""
@@ -187,6 +190,18 @@ def _node(facts: Facts) -> Iterator[Finding]:
         yield Finding("node", State.ERROR, facts.health, "wait until it is ready")
 
 
+def _nodes(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        name, status = node["metadata"]["name"], node.get("status", {})
+        if not status.get("isReady"):
+            why = "; ".join(status.get("messages", [])) or "it has not been observed yet"
+            message, _, remedy = why.partition("; ")
+            yield Finding("nodes", State.NOTE, f"node {name} is not ready: {message}", remedy)
+        elif node["spec"].get("cordoned"):
+            message = f"node {name} is cordoned: it admits no new connections"
+            yield Finding("nodes", State.NOTE, message, f"enmasse node uncordon {name}")
+
+
 def _room(facts: Facts) -> Iterator[Finding]:
     status, stored = facts.document.get("status", {}), facts.statistics.get("stored", {})
     limits = status.get("limits", {})
@@ -302,6 +317,7 @@ CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     **{check: _declared(check) for check in ("name", "plan", "quota", "references")},
     "control": _control,
     "node": _node,
+    "nodes": _nodes,
     "certificate": _certificate,
     "room": _room,
     "allowance": _of_space("allowance"),
@@ -318,6 +334,7 @@ _FINE = {
     "references": "all references are valid",
     "control": "the node serves the address",
     "node": "the node and its disk work",
+    "nodes": "all nodes are ready",
     "certificate": "TLS works for clients that trust the CA of the space",
     "room": "it is not full",
     "allowance": "the allowance is not used up",

@@ -7,6 +7,8 @@ from enmasse.base.errors import Code, Invalid
 from enmasse.base.kinds import KINDS, Kind
 
 _WORDS = {
+    "node": "MessagingNode",
+    "nodes": "MessagingNode",
     "space": "AddressSpace",
     "spaces": "AddressSpace",
     "user": "MessagingUser",

@@ -41,13 +41,17 @@ from enmasse.cli.resources.files import load_files
 from enmasse.cli.serve.console import console_options
 from enmasse.cli.serve.hints import SuggestedAddress, suggested_address
 from enmasse.cli.serve.leader import Certificates, Endpoint, Leader
+from enmasse.cli.serve.store_binding import Belonging
 from enmasse.control import Admission
 from enmasse.control.admission_checks import NamespaceBounds
 from enmasse.control.default_plans import platform_resources
 from enmasse.control.defaults import default_resources, with_default_space
+from enmasse.control.heartbeats import Facts, Heartbeats, Member
+from enmasse.control.node_start import start_node
 from enmasse.control.schema_sync import sync_schemas
 from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store
+from enmasse.store.nodes import Identity
 from enmasse.store.protocol import Leadership
 from enmasse.store.sqlite import SqliteStore
 
@@ -102,22 +106,28 @@ async def serve(
     # The lock comes first and the listeners last: clients find a complete platform.
     async with AsyncExitStack() as stack:
         data = stack.enter_context(DataDir(settings.data, upgrade=upgrade_data))
-        store = await open_store(settings, data, clock)
-        stack.push_async_callback(store.close)
+        store, identity = await join(stack, settings, data, clock)
         admission = await prepare(store, settings, files)
         certificates = Certificates(data.tls, names_of(settings.host, settings.host_names), clock)
-        engine, computed = Standby(), await open_computed(settings, clock)
+        engine, computed = Standby(), await open_computed(store, clock)
         stack.push_async_callback(computed.close)
         trail, logins = open_trails(stack, data)
         trails = CreationTrail(trail, clock), LoginTrail(logins, clock)
         leader = Leader(settings, data, (store, computed), certificates, trails, admission)
         stack.callback(leader.stop)
         endpoints: dict[str, Endpoint] = {}
+        member = Member(store, identity, settings.zone)
+        heartbeats = heartbeats_of(member, engine, leader, endpoints, clock)
+        stack.push_async_callback(heartbeats.stop)
+        heartbeats.follow_cordon()
         leads = store.leadership is None or await store.leadership.take()
         if leads:
-            started, endpoints = await leader.start()
+            started, places = await leader.start()
             engine.activate(started)
-        process = _Process((store, computed), leader, certificates, stopping, service_manager)
+            endpoints.update(places)
+        process = _Process(
+            (store, computed), leader, heartbeats, certificates, stopping, service_manager
+        )
         platform = Platform(
             store,
             computed,
@@ -129,17 +139,10 @@ async def serve(
             history=lambda: process.history if engine.leads else None,
             endpoints=lambda: Ready(0, endpoints).places(),
             data=lambda: data if engine.leads else None,
+            is_cordoned=lambda: heartbeats.is_cordoned,
         )
         tls, token = certificates.ensure(), ensure_token(data.token)
-        app = create_app(
-            platform,
-            token=token,
-            hosts=names_of(settings.host, settings.host_names),
-            trail=trail,
-            logins=logins,
-            exposed=is_exposed(settings),
-            console=console_options(settings),
-        )
+        app = api_of(platform, settings, token, trail, logins)
         endpoints |= process.listen(app, listening(stack, settings), settings.host, tls)
         leader.serves_pages_at(endpoints)
         write_kubeconfig(data, endpoints.get("https"), tls, token)
@@ -157,6 +160,33 @@ async def serve(
         stack.push_async_callback(process.history.close)
         told = partial(tell_ready, announce, ready, service_manager, leads=leads)
         await process.run(told, None if leads else take_over)
+
+
+def heartbeats_of(
+    member: Member, engine: Standby, leader: Leader, endpoints: dict[str, Endpoint], clock: Clock
+) -> Heartbeats:
+    """Return the heartbeats of this process; `endpoints` changes when it leads."""
+
+    def facts() -> Facts:
+        places = {name: place._asdict() for name, place in endpoints.items()}
+        return Facts(engine.leads, places, leader.proof)
+
+    return Heartbeats(member, engine, clock, facts, leader.cordon)
+
+
+def api_of(
+    platform: Platform, settings: Settings, token: str, trail: RotatedFile, logins: RotatedFile
+) -> ASGIApp:
+    """Return the API of a platform; `token` is the owner's."""
+    return create_app(
+        platform,
+        token=token,
+        hosts=names_of(settings.host, settings.host_names),
+        trail=trail,
+        logins=logins,
+        exposed=is_exposed(settings),
+        console=console_options(settings),
+    )
 
 
 def tell_ready(
@@ -207,6 +237,20 @@ def status_of(ready: Ready, *, leads: bool) -> str:
     """Return the role of a process and its listeners, in one line."""
     role = "leader" if leads else "stand-by: another process of this store leads"
     return f"{role}; {', '.join(f'{name} {at.port}' for name, at in ready.endpoints.items())}"
+
+
+async def join(
+    stack: AsyncExitStack, settings: Settings, data: DataDir, clock: Clock
+) -> tuple[Store, Identity]:
+    """Open the configured store, which `stack` closes, and become one of its nodes.
+
+    Raises: Conflict if another process or folder is the node, or the folder has messages of another
+        store.
+    """
+    store = await open_store(settings, data, clock)
+    stack.push_async_callback(store.close)
+    Belonging(data, store, clock).verify()
+    return store, await start_node(data, settings.node_name or None, store, clock)
 
 
 async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
@@ -260,15 +304,16 @@ def is_exposed(settings: Settings) -> bool:
     return not is_loopback(settings.host) and not settings.insecure
 
 
-async def open_computed(settings: Settings, clock: Clock) -> Store:
+async def open_computed(store: Store, clock: Clock) -> Store:
     """Open the store of generated resources: in the database if several processes share one, else
     in memory.
     """
-    if settings.store == SQLITE or urlsplit(settings.store).scheme == KUBERNETES:
+    if store.leadership is None or not store.writes_together:
         return MemoryStore(clock)
     from enmasse.store.postgres import COMPUTED_TABLES, PostgresStore
 
-    return await PostgresStore.open(settings.store, clock, COMPUTED_TABLES)
+    assert isinstance(store, PostgresStore)
+    return await store.open_beside(COMPUTED_TABLES)
 
 
 async def declare(admission: Admission, store: Store, files: Sequence[str]) -> None:
@@ -323,6 +368,7 @@ class _Process:
         self,
         stores: tuple[Store, Store],
         leader: Leader,
+        heartbeats: Heartbeats,
         certificates: Certificates,
         stopping: asyncio.Event,
         service_manager: ServiceManager,
@@ -331,6 +377,7 @@ class _Process:
         self.history: History | None = None
         self._store, self._computed = stores
         self._leader = leader
+        self._heartbeats = heartbeats
         self._certificates = certificates
         self._stopping = stopping
         self._service_manager = service_manager
@@ -368,6 +415,7 @@ class _Process:
                 tasks.create_task(self._store.follow(), name="store"),
                 tasks.create_task(self._computed.follow(), name="computed"),
                 tasks.create_task(self._lead(take_over), name="control"),
+                tasks.create_task(self._until_replaced(), name="heartbeats"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
                 tasks.create_task(self._service_manager.keep_alive(SystemClock()), name="watchdog"),
                 tasks.create_task(self._keep_history(), name="history"),
@@ -387,6 +435,14 @@ class _Process:
         log.info("stopped")
         if self._failure is not None:
             raise self._failure
+
+    async def _until_replaced(self) -> None:
+        try:
+            await self._heartbeats.run()
+        except EnMasseError as error:
+            # Two processes must not be one node.
+            self._failure = error
+            self._stopping.set()
 
     async def _keep_history(self) -> None:
         if self.history is not None:

@@ -31,7 +31,8 @@ from enmasse.control import Admission, Manager, Recorder, UsageFile
 from enmasse.control.auto_create import AutoCreation, Expiry
 from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.control.endpoints import PlatformListeners
-from enmasse.control.reconcilers import Prober
+from enmasse.control.reconcilers import NodeObserver, Prober
+from enmasse.engines import Proof
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node, NodeLimits
 from enmasse.store import Store
@@ -128,6 +129,8 @@ class Leader:
         self._creation_trail, self._login_trail = trails
         self._admission = admission
         self._node: Node | None = None
+        self._manager: Manager | None = None
+        self._is_cordoned = False
         self._pages: list[str] = []
         """Origins of the API's own pages."""
 
@@ -173,6 +176,17 @@ class Leader:
     def leads(self) -> bool:
         """Whether this process runs a node."""
         return self._node is not None
+
+    @property
+    def proof(self) -> Proof | None:
+        """What the node proved last; None: it proved nothing."""
+        return self._manager.plan.proof if self._manager is not None else None
+
+    def cordon(self, cordoned: bool) -> None:
+        """Refuse new connections, or admit them; a node that starts later does so too."""
+        self._is_cordoned = cordoned
+        if self._node is not None:
+            self._node.cordon(cordoned=cordoned)
 
     def serves_pages_at(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Allow the API's own pages, at these endpoints, to use WebSockets."""
@@ -237,8 +251,9 @@ class Leader:
             proxies=[one for one in self._settings.proxy_protocol.split(",") if one],
         )
         self._allow_web(node)
+        node.cordon(cordoned=self._is_cordoned)
         engine = NativeEngine(node, clock)
-        manager = Manager(
+        manager = self._manager = Manager(
             self._store,
             engine,
             clock,
@@ -252,6 +267,8 @@ class Leader:
         await self._store.refresh()
         manager.usage.recover(interim.read())
         manager.services.note({})
+        observer = NodeObserver(self._store, manager.nodes, clock)
+        await observer.observe()
         # The first client of a space already gets the space's certificate.
         manager.certificates.set_node(self._certificates.identity())
         self._certificates.renewed = manager.certificates.set_node
@@ -275,7 +292,7 @@ class Leader:
         creating = partial(engine.create_wanted, wanted.create)
         expiry = Expiry(self._store, self._admission, engine, clock, record_change)
         self._run += [completing, logging, watching, answering, engine.run_canary]
-        self._run += [creating, expiry.run]
+        self._run += [creating, expiry.run, observer.run]
         return engine, endpoints
 
 

@@ -31,9 +31,20 @@ class Belonging:
         self._recorded = -1
 
     def check(self) -> None:
-        """Check that the store is the folder's and not older, and record it.
+        """Check as `verify` does, and record the store.
 
         Raises: Conflict if it is not; Unavailable if the folder is unreadable or unwritable.
+        """
+        self.verify()
+        try:
+            self._record()
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def verify(self) -> None:
+        """Check that the store is the folder's and not older.
+
+        Raises: Conflict if it is not; Unavailable if the folder is unreadable.
         """
         known = self._read()
         if known is not None:
@@ -51,10 +62,6 @@ class Belonging:
                     f" {self._file.parent} last served it and is now at"
                     f" {self._store.version}, as after a restore: {self._remedy()}",
                 )
-        try:
-            self._record()
-        except OSError as error:
-            raise self._unusable(error) from None
 
     async def keep_recording(self) -> None:
         """Record the store's version periodically, until cancelled."""

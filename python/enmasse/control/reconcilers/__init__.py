@@ -8,6 +8,7 @@ and connects what one reads from another.
 from enmasse.control.reconcilers.authentication_services import AuthenticationServices, Prober
 from enmasse.control.reconcilers.certificates import SpaceCertificates
 from enmasse.control.reconcilers.exports import Exports
+from enmasse.control.reconcilers.nodes import NodeObserver, Nodes
 from enmasse.control.reconcilers.plan import PlanReconciler
 from enmasse.control.reconcilers.status import StatusReconciler
 from enmasse.control.reconcilers.usage import UsageReconciler
@@ -15,6 +16,8 @@ from enmasse.control.reconcilers.usage import UsageReconciler
 __all__ = [
     "AuthenticationServices",
     "Exports",
+    "NodeObserver",
+    "Nodes",
     "PlanReconciler",
     "Prober",
     "SpaceCertificates",

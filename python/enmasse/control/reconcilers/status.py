@@ -14,6 +14,7 @@ from enmasse.control import (
     address,
     address_space,
     authentication_service,
+    messaging_node,
     messaging_user,
     pipeline,
     plans,
@@ -23,13 +24,14 @@ from enmasse.control.events import Events, event_of_change
 from enmasse.control.reconcilers.authentication_services import AuthenticationServices
 from enmasse.control.reconcilers.certificates import SpaceCertificates
 from enmasse.control.reconcilers.exports import Exports
+from enmasse.control.reconcilers.nodes import Nodes
 from enmasse.control.reconcilers.plan import PlanReconciler
 from enmasse.control.reconcilers.usage import UsageReconciler
 from enmasse.control.status import Check, Seen, decide
 from enmasse.control.unimplemented import with_unimplemented
 from enmasse.control.work_queue import Batch, WorkQueue, portions
 from enmasse.plan import CATALOGUED, Outcome
-from enmasse.resources import Address, AddressSpace, Declared, Key
+from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingNode
 from enmasse.store import Store
 
 CHAINS: dict[str, tuple[Check, ...]] = {
@@ -38,6 +40,7 @@ CHAINS: dict[str, tuple[Check, ...]] = {
     "MessagingUser": messaging_user.CHAIN,
     **{model.__name__: plans.CHAIN for model in CATALOGUED},
     "AuthenticationService": authentication_service.CHAIN,
+    "MessagingNode": messaging_node.CHAIN,
     "Pipeline": pipeline.CHAIN,
 }
 """Readiness of each kind."""
@@ -51,6 +54,7 @@ class Sources(NamedTuple):
     certificates: SpaceCertificates
     exports: Exports
     services: AuthenticationServices
+    nodes: Nodes
 
 
 class StatusReconciler:
@@ -93,7 +97,9 @@ class StatusReconciler:
             except EnMasseError as error:
                 failed = failed or error
                 continue
-            news = [event_of_change(*one) for one in zip(before, after, strict=True)]
+            changes = list(zip(before, after, strict=True))
+            news = [event_of_change(*one) for one in changes]
+            news += [messaging_node.event_of_cordon(*one) for one in changes]
             await self._events.record(one for one in news if one is not None)
             await asyncio.sleep(0)
         if failed is not None:
@@ -115,6 +121,7 @@ class StatusReconciler:
             refusal=plan.refusal,
             now=self._clock.now(),
             answers=self._sources.services.answers,
+            nodes=self._sources.nodes.reports,
         )
         after = [self._decided(one, outcomes[one.key], seen) for one in before]
         await self._store.put_status(after)
@@ -122,9 +129,12 @@ class StatusReconciler:
 
     def _decided(self, resource: Declared, outcome: Outcome, seen: Seen) -> Declared:
         """Return a resource with its status: readiness first, then what its kind adds."""
-        now = resource.with_status(decide(resource, seen, CHAINS[resource.kind]))
+        reason = "Alive" if isinstance(resource, MessagingNode) else "Served"
+        now = resource.with_status(decide(resource, seen, CHAINS[resource.kind], reason))
         if isinstance(now, Address):
             now = address.with_losses(address.with_effective(now, outcome), seen)
+        elif isinstance(now, MessagingNode):
+            now = messaging_node.with_report(now, seen)
         elif isinstance(now, AddressSpace):
             now = address_space.with_login(now, outcome.login_problem, seen.now)
             now = address_space.with_names(now, outcome.name_problem, seen.now)
