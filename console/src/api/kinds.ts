@@ -51,6 +51,7 @@ export const AuthServiceKind = kindOf(
   ...ADMIN,
   'authentication service',
 );
+export const NodeKind = kindOf('MessagingNode', 'messagingnodes', ...ADMIN, 'node');
 export const NamespaceKind: Kind = {
   ...kindOf('Namespace', 'namespaces', '', 'v1', 'namespace'),
   namespaced: false,

@@ -33,13 +33,13 @@ function Page() {
   return state.phase === 'in' ? <PlatformPage /> : null;
 }
 
-function platform(node: unknown) {
+function platform(node: unknown, nodes: unknown[] = []) {
   vi.stubGlobal('fetch', (path: string) => {
     const answer = path.startsWith('/console/session')
       ? SESSION
       : path.includes('/overview')
         ? { ...COUNTS, node }
-        : { items: [], metadata: {} };
+        : { items: path.includes('/messagingnodes') ? nodes : [], metadata: {} };
     return Promise.resolve(new Response(JSON.stringify(answer)));
   });
   render(
@@ -67,4 +67,16 @@ it('says that a stand-by waits, which has no workers, no journal and no disk', a
   expect(await screen.findByText(STAND_BY)).toBeVisible();
   expect(screen.getByText('A stand-by has no workers.')).toBeVisible();
   expect(screen.queryByRole('progressbar')).toBeNull();
+});
+
+it('lists the nodes with the reason why one is not ready', async () => {
+  const silent = {
+    metadata: { name: 'rack-2', namespace: 'enmasse-infra' },
+    spec: { cordoned: true },
+    status: { phase: 'Failed', isReady: false, message: 'no heartbeat for 15 s', role: 'standby' },
+  };
+  platform(LEADER, [silent]);
+  expect(await screen.findByText('rack-2')).toBeVisible();
+  expect(screen.getByText('no heartbeat for 15 s')).toBeVisible();
+  expect(screen.getByText(/cordoned/)).toBeVisible();
 });

@@ -20,6 +20,7 @@ import { Statistic, Statistics } from '@/ui/Statistic';
 import { Failure } from '@/ui/States';
 import { bytes, count, rate } from '@/ui/format';
 import { NodeCard } from './NodeCard';
+import { NodesTable } from './NodesTable';
 import { QuotaTable } from './QuotaTable';
 
 /** The platform as its operator sees it: nodes, disk, the largest tenants, what is promised. */
@@ -88,6 +89,9 @@ export function PlatformPage() {
                 isLoading={!overview}
               />
             </Statistics>
+            <StackItem>
+              <NodesTable />
+            </StackItem>
             {overview?.node ? (
               <StackItem>
                 <NodeCard node={overview.node} />
