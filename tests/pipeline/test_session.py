@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import StreamingQueryException
 
-from enmasse.base.errors import Unavailable
+from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import session
 from pipeline_supervisor import below
 
@@ -97,6 +99,33 @@ def test_a_call_that_a_killed_jvm_has_not_read_is_one_clear_error(tmp_path: Path
         _, said = process.communicate(timeout=60)
     assert said.splitlines()[-1].startswith("Spark's JVM died: it was killed or ran out"), said
     assert "Traceback" not in said and "py4j" not in said, said
+
+
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+ENDED = StreamingQueryException("the query ended")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_jvm"),
+    [
+        (ENDED, True),
+        (Py4JNetworkError("no answer"), True),
+        (caused(Unavailable("E6000", "source s: the query ended"), ENDED), True),
+        (EOFError(), True),
+        (Unavailable("E6000", "live state"), False),
+        # a task has raised it
+        (caused(Conflict("E4000", "messages are no longer kept"), ENDED), False),
+        (ValueError("x"), False),
+    ],
+)
+def test_only_errors_that_a_dead_jvm_may_cause_wait_for_its_end(
+    error: BaseException, is_of_jvm: bool
+) -> None:
+    assert session.may_be_of_jvm(error) == is_of_jvm
 
 
 WORKERS = """

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from enmasse.base.errors import Code, Invalid, Unavailable
+from enmasse.base.errors import Code, EnMasseError, Invalid, Unavailable
 from enmasse.pipeline import package as packages
 from enmasse.pipeline.connector import uris
 
@@ -147,7 +147,8 @@ def session(
             _share_workers(spark)
         yield spark
     except Exception as error:
-        if not (is_jvm_lost(error) or _has_ended(spark)):
+        within_s = END_TIMEOUT_S if may_be_of_jvm(error) else 0.0
+        if not (is_jvm_lost(error) or _has_ended(spark, within_s)):
             raise
         raise Unavailable(
             Code.NOT_AVAILABLE,
@@ -331,8 +332,19 @@ def is_jvm_lost(error: BaseException) -> bool:
     return is_unanswered or isinstance(error, (Py4JNetworkError, ConnectionError))
 
 
-def _has_ended(spark: SparkSession) -> bool:
-    """Whether the JVM that this process started has ended, which errors may not tell."""
+def may_be_of_jvm(error: BaseException) -> bool:
+    """Return whether the end of the JVM may have caused an error: one of Spark, or one after it."""
+    if isinstance(error, EnMasseError) and not isinstance(error, Unavailable):
+        return False
+    cause = error.__cause__
+    is_of_spark = isinstance(error, (Py4JError, PySparkException, ConnectionError, EOFError))
+    return is_of_spark or (cause is not None and may_be_of_jvm(cause))
+
+
+def _has_ended(spark: SparkSession, within_s: float) -> bool:
+    """Whether the JVM that this process started ends within a time. Its connections break before
+    that.
+    """
     if is_remote():
         return False
     context: Any = spark.sparkContext
@@ -340,12 +352,10 @@ def _has_ended(spark: SparkSession) -> bool:
     if jvm is None:
         # it was started by another process
         return False
-    try:
-        # its connections are closed before it has ended
-        jvm.wait(END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    with suppress(subprocess.TimeoutExpired):
+        jvm.wait(within_s)
+        return True
+    return False
 
 
 def _driver_host(host: str) -> dict[str, str]:

@@ -105,11 +105,11 @@ class GoldLoop:
             self._failure = None
 
     def _failed(self, error: Exception) -> None:
-        is_jvm_gone = is_jvm_lost(error)
-        if not isinstance(error, EnMasseError):
+        found, before = error, self._failure
+        if not isinstance(found, EnMasseError):
             text = f"gold: the query failed: {summary(error)}{see_log(self._log_file)}"
-            error = Unavailable(Code.NOT_AVAILABLE, text)
-        before = self._failure
-        self._failure = Failure.after(before, error, self._clock)
-        if not is_jvm_gone and (before is None or str(before.error) != str(error)):
-            log.warning("%s; sources continue", error)
+            found = Unavailable(Code.NOT_AVAILABLE, text)
+            found.__cause__ = error
+        self._failure = Failure.after(before, found, self._clock)
+        if not is_jvm_lost(error) and (before is None or str(before.error) != str(found)):
+            log.warning("%s; sources continue", found)
