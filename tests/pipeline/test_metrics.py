@@ -14,6 +14,7 @@ from enmasse.pipeline import metrics
 from enmasse.pipeline.failures import Failure
 from enmasse.pipeline.gold.progress import Progress
 from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.metrics import PipelineCollector
 from enmasse.resources.pipeline import PipelineSpec
 from silver_readings import Batch, measured, put_in, us
 
@@ -57,7 +58,7 @@ def test_metrics_show_live_state_and_lag(db: Live) -> None:
     assert not put_in(db, Batch("s", "q", 6, rows, [usage], us(came_s), written))
     assert put_in(db, Batch("s", "q", 7, old, [], us(came_s)))
     db.record_progress("s", "q", 12, 250)
-    of = metrics.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, lambda: None, clock)
+    of = PipelineCollector("p", db, lambda: {"s": {0: 5, 1: 7}}, lambda: None, clock)
     with metrics.serve(of, 0) as url:
         assert url is not None and url.endswith("/metrics")
         found = scraped(url)
@@ -89,7 +90,7 @@ def test_failures_of_sources_and_addresses_are_metrics(db: Live) -> None:
     db.record_failures("address", {"alerts": failure})
     db.record_failures("gold", {"gold": failure})
     behind = Progress(7, 4, int(clock.now().timestamp() * 1000) - 2500)
-    with metrics.serve(metrics.registry("p", db, dict, lambda: behind, clock), 0) as url:
+    with metrics.serve(PipelineCollector("p", db, dict, lambda: behind, clock), 0) as url:
         assert url is not None
         found = scraped(url)
     assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
@@ -113,7 +114,7 @@ def test_a_failing_source_has_the_lag_of_its_server_and_devices_of_unknown_state
     put_in(db, Batch("s", "q", 0, measured({}, {"device": "b"}), [], us(came_s)))
     db.record_progress("s", "q", 0, 250)
     lags: dict[str, dict[int, int] | None] = {}
-    with metrics.serve(metrics.registry("p", db, lambda: lags, lambda: None, clock), 0) as url:
+    with metrics.serve(PipelineCollector("p", db, lambda: lags, lambda: None, clock), 0) as url:
         assert url is not None
         found = scraped(url)
         assert found["lag_seconds", "p", "s"] == 0
@@ -130,7 +131,7 @@ def test_a_failing_source_has_the_lag_of_its_server_and_devices_of_unknown_state
 
 
 def test_unknown_values_are_absent(db: Live) -> None:
-    with metrics.serve(metrics.registry("p", db, dict, lambda: None, TestClock()), 0) as url:
+    with metrics.serve(PipelineCollector("p", db, dict, lambda: None, TestClock()), 0) as url:
         assert url is not None
         found = scraped(url)
     assert found["messages_total", "p", "s"] == 0
@@ -138,7 +139,7 @@ def test_unknown_values_are_absent(db: Live) -> None:
 
 
 def test_metrics_port_in_use_is_an_error_and_no_port_disables_metrics(db: Live) -> None:
-    of = metrics.registry("p", db, dict, lambda: None, TestClock())
+    of = PipelineCollector("p", db, dict, lambda: None, TestClock())
     with metrics.serve(of, None) as url:
         assert url is None
     with socket.socket() as taken:

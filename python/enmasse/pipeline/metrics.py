@@ -6,6 +6,8 @@ Names are stable. Counters come from live state, so they continue after a restar
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -21,7 +23,6 @@ HOST = "127.0.0.1"
 US_PER_S = 1e6
 Lags = Callable[[], Mapping[str, Mapping[int, int] | None]]
 """Unread messages by source and partition; None if they are unknown."""
-GoldProgress = Callable[[], Progress | None]
 
 _SOURCE = ("source",)
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
@@ -109,25 +110,26 @@ def device_counts(live: Mapping[str, Any], healthy: Collection[str]) -> dict[str
     return found
 
 
-class _PipelineCollector(Collector):
-    def __init__(
-        self, pipeline: str, live: Live, lags: Lags, gold: GoldProgress, clock: Clock
-    ) -> None:
-        self._pipeline = pipeline
-        self._live = live
-        self._lags = lags
-        self._gold = gold
-        self._clock = clock
+@dataclass(frozen=True)
+class PipelineCollector(Collector):
+    """Collects the metrics of a pipeline on demand."""
+
+    pipeline: str
+    live: Live
+    lags: Lags
+    gold: Callable[[], Progress | None]
+    clock: Clock
 
     def collect(self) -> Iterator[Metric]:
-        lags, gold, now_s = self._lags(), self._gold(), self._clock.now().timestamp()
+        """Yield all metrics."""
+        lags, gold, now_s = self.lags(), self.gold(), self.clock.now().timestamp()
         gold_lag_s = 0.0 if gold is None else gold.lag_s(now_s)
-        for name, samples in _samples(self._live.status(), lags, gold_lag_s, now_s).items():
+        for name, samples in _samples(self.live.status(), lags, gold_lag_s, now_s).items():
             kind, labels, text = _METRICS[name]
             family = kind(f"enmasse_pipeline_{name}", text, labels=["pipeline", *labels])
             for values, value in samples.items():
                 if value is not None:
-                    family.add_metric([self._pipeline, *values], value)
+                    family.add_metric([self.pipeline, *values], value)
             yield family
 
 
@@ -140,23 +142,23 @@ def _samples(
     """The values of all metrics by name."""
     known = {source: parts for source, parts in lags.items() if parts is not None}
     unread = {source: sum(known[source].values()) if source in known else None for source in lags}
-    sources = {(one["source"],): one for one in source_metrics(status, now_s, unread)}
-    healthy = [name for (name,), one in sources.items() if one["trouble"] is None]
+    sources = source_metrics(status, now_s, unread)
+    healthy = [one["source"] for one in sources if one["trouble"] is None]
     devices, failures = device_counts(status, healthy), status["troubles"]
-    found: dict[str, Samples] = {
-        name: {key: one[name] for key, one in sources.items()} for name in _COUNTERS
-    }
-    return found | {
-        "batches": {key: one["batch"] + 1 for key, one in sources.items()},
-        "lag_seconds": {key: one["lagSeconds"] for key, one in sources.items()},
-        "batch_seconds": {
-            key: None if one["batchMs"] is None else one["batchMs"] / 1000
-            for key, one in sources.items()
-        },
-        "source_troubled": {key: one["trouble"] is not None for key, one in sources.items()},
+
+    def each(value: Callable[[dict[str, Any]], float | None]) -> Samples:
+        return {(one["source"],): value(one) for one in sources}
+
+    return {name: each(itemgetter(name)) for name in _COUNTERS} | {
+        "batches": each(lambda one: one["batch"] + 1),
+        "lag_seconds": each(itemgetter("lagSeconds")),
+        "batch_seconds": each(
+            lambda one: None if one["batchMs"] is None else one["batchMs"] / 1000
+        ),
+        "source_troubled": each(lambda one: one["trouble"] is not None),
         "rows_written": {
-            (*key, target): rows
-            for key, one in sources.items()
+            (one["source"], target): rows
+            for one in sources
             for target, rows in one["written"].items()
         },
         "lag_messages": {
@@ -181,17 +183,8 @@ def _labelled(counts: Mapping[str, int]) -> Samples:
     return {(name,): count for name, count in counts.items()}
 
 
-def registry(
-    pipeline: str, live: Live, lags: Lags, gold: GoldProgress, clock: Clock
-) -> CollectorRegistry:
-    """Return a registry that collects the metrics on demand."""
-    found = CollectorRegistry()
-    found.register(_PipelineCollector(pipeline, live, lags, gold, clock))
-    return found
-
-
 @contextmanager
-def serve(registry: CollectorRegistry, port: int | None) -> Iterator[str | None]:
+def serve(collector: PipelineCollector, port: int | None) -> Iterator[str | None]:
     """Serve `/metrics` on loopback and yield its URL; 0 is a free port, None serves nothing.
 
     Raises Unavailable if the port is taken.
@@ -199,6 +192,8 @@ def serve(registry: CollectorRegistry, port: int | None) -> Iterator[str | None]
     if port is None:
         yield None
         return
+    registry = CollectorRegistry()
+    registry.register(collector)
     try:
         server, thread = start_http_server(port, HOST, registry)
     except OSError as error:

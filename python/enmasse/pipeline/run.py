@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Unavailable
-from enmasse.pipeline import session
+from enmasse.pipeline import functions, session
 from enmasse.pipeline.connector import ranges, reading
 from enmasse.pipeline.failures import Failure, Restarts
 from enmasse.pipeline.functions import Step
@@ -115,7 +115,8 @@ class Run:
             restarts.progressed()
             on_batch(batch)
 
-        write = Batches(self._pipeline, source, self._store, self._live, steps, forwards, committed)
+        mine = functions.of_source(steps, source.name)
+        write = Batches(self._pipeline, source, self._store, self._live, mine, forwards, committed)
         every = f"{self._pipeline.spec.trigger} milliseconds"
 
         def start() -> StreamingQuery:

@@ -24,15 +24,19 @@ def test_read_options_have_their_documented_defaults() -> None:
     options = read(NEEDED)
     assert options.urls == ["amqp://h1", "amqps://h2:5671"]
     assert (options.start, options.end) == ("earliest", "latest")
-    assert (options.rows_max, options.bytes_max, options.task_rows) == (1_000_000, None, 100_000)
-    assert options.fails_on_loss
+    assert (options.max_rows_per_trigger, options.max_bytes_per_trigger, options.rows_per_task) == (
+        1_000_000,
+        None,
+        100_000,
+    )
+    assert options.fail_on_data_loss
     assert options.stream()["silenceMs"] == 60_000
     assert (options.spool, options.spool_bytes, options.id_window) == (None, 1 << 30, 100_000)
 
 
 def test_option_names_are_case_insensitive() -> None:
     options = read(NEEDED | {"MAXROWSPERTRIGGER": "7", "failondataloss": "False", "space": "plant"})
-    assert (options.rows_max, options.fails_on_loss) == (7, False)
+    assert (options.max_rows_per_trigger, options.fail_on_data_loss) == (7, False)
     assert options.client == {"insecure": False, "hostname": "plant"}
 
 
@@ -142,7 +146,7 @@ def test_a_wrong_option_of_a_write_is_named_with_the_remedy(
 
 def test_defaults_of_a_write() -> None:
     writing = write({"url": "amqp://h", "user": "u", "password": "secret"})
-    assert (writing.address, writing.numbered, writing.by_content) == (None, True, True)
+    assert (writing.address, writing.numbered, writing.order) == (None, True, "content")
     assert (writing.producer, writing.batch, writing.dead_letter) == (None, None, None)
     assert writing.outbox("q/1")["producer"] == "q/1"
     assert "secret" not in repr(writing)

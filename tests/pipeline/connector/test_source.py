@@ -96,7 +96,7 @@ def test_batch_planned_before_the_stream_was_recreated_is_lost_entirely(
     (said,) = caplog.messages
     assert "10 messages of 0..10 are no longer kept" in said
     with pytest.raises(Conflict, match="its uid was"):
-        read(StreamReader(replace(options, fails_on_loss=True)), start, end)
+        read(StreamReader(replace(options, fail_on_data_loss=True)), start, end)
 
 
 @pytest.mark.parametrize("sizes", [(SMALL, LARGE), (LARGE, SMALL), (SMALL, LARGE, SMALL)])

@@ -155,8 +155,8 @@ def run(
         with session(name, master, memory, paths.state, archive, shows_traces=debug) as spark:
             _stop_on_signals(stop)
             queries = Run(spark, pipeline, paths, live, clock)
-            registry = metrics.registry(name, live, queries.lags, queries.gold, clock)
-            with metrics.serve(registry, port) as metrics_url:
+            collector = metrics.PipelineCollector(name, live, queries.lags, queries.gold, clock)
+            with metrics.serve(collector, port) as metrics_url:
                 publish(metrics_url)
                 try:
                     queries.start(lambda batch: report(*_committed(batch)), once=once)

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,7 +71,7 @@ def backfill(
         document: dict[str, Any] = {"pipeline": pipeline.metadata.name, "sources": []}
         spark = stack.enter_context(_spark(pipeline, paths))
         if parts:
-            document["sources"] = [one.document() for one in work.run(spark, parts)]
+            document["sources"] = [asdict(one) for one in work.run(spark, parts)]
         document["windows"] = work.gold(spark, whole=gold_only)
         work.finish(parts)
     show(document, output, lambda: _text(document))

@@ -164,10 +164,10 @@ class Options(Server):
     columns: dict[str, Any]
     start: Position
     end: Position
-    rows_max: int
-    bytes_max: int | None
-    task_rows: int
-    fails_on_loss: bool
+    max_rows_per_trigger: int
+    max_bytes_per_trigger: int | None
+    rows_per_task: int
+    fail_on_data_loss: bool
     spool: str | None
     spool_bytes: int
     id_window: int
@@ -185,7 +185,7 @@ class Writing(Server):
     numbered: bool
     producer: str | None
     batch: int | None
-    by_content: bool
+    order: Literal["content", "input"]
     dead_letter: str | None
 
     def outbox(self, producer: str | None) -> dict[str, Any]:
@@ -204,21 +204,7 @@ def read(given: Mapping[str, str]) -> Options:
             raise _wrong("spool", spool, "an absolute path")
         if values["start"] != "earliest":
             raise Invalid("E1003", "option start: a queue has no offsets; omit it")
-    return Options(
-        **_server(values),
-        address=values["address"],
-        selector=values["selector"],
-        columns=_columns(values),
-        start=values["start"],
-        end=values["end"],
-        rows_max=values["maxRowsPerTrigger"],
-        bytes_max=values["maxBytesPerTrigger"],
-        task_rows=values["rowsPerTask"],
-        fails_on_loss=values["failOnDataLoss"],
-        spool=spool,
-        spool_bytes=values["spoolBytes"],
-        id_window=values["idWindow"],
-    )
+    return Options(**_server(values), **_own(Options, values) | {"columns": _columns(values)})
 
 
 SPARK_OPTIONS = {"checkpointlocation", "queryname"}
@@ -229,15 +215,13 @@ def write(given: Mapping[str, str]) -> Writing:
     """Validate the options of a write, as `read`."""
     own = {name: value for name, value in given.items() if name.lower() not in SPARK_OPTIONS}
     values = _values(own, KNOWN_WRITING, ("url",))
-    return Writing(
-        **_server(values),
-        address=values["address"],
-        numbered=values["numbered"],
-        producer=values["producer"],
-        batch=values["batch"],
-        by_content=values["order"] == "content",
-        dead_letter=values["deadLetter"],
-    )
+    return Writing(**_server(values), **_own(Writing, values))
+
+
+def _own(of: type[Server], values: Values) -> dict[str, Any]:
+    """The fields that a class adds to those of `Server`: options of the same names."""
+    names = {re.sub("[A-Z]", lambda upper: f"_{upper[0].lower()}", name): name for name in values}
+    return {field: values[names.get(field, field)] for field in of.__annotations__}
 
 
 def _server(values: Values) -> dict[str, Any]:

@@ -171,14 +171,14 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of one batch."""
-        return ReadMaxRows(self._options.rows_max)
+        return ReadMaxRows(self._options.max_rows_per_trigger)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """Spool messages; return the end of the next batch."""
         filler, options = self._open(), self._options
         begin = self._checked(start)
-        rows = getattr(limit, "max_rows", options.rows_max)
-        size = getattr(limit, "max_bytes", options.bytes_max)
+        rows = getattr(limit, "max_rows", options.max_rows_per_trigger)
+        size = getattr(limit, "max_bytes", options.max_bytes_per_trigger)
         if size is None or isinstance(limit, ReadAllAvailable):
             size = options.spool_bytes
         end = filler.fill(begin, rows, min(size, options.spool_bytes))
@@ -201,7 +201,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         found = []
         space = self._options.space or spool.announced_space
-        for part in ranges.slices(start, end, self._options.task_rows):
+        for part in ranges.slices(start, end, self._options.rows_per_task):
             paths = [str(file.path) for file in spool.parts(part.start, part.end)]
             found.append(InputPartition(FileRange(tuple(paths), part.start, part.end, space)))
         return found
@@ -226,7 +226,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             assert options.spool is not None
             of = Queue(options.address, options.space, options.servers)
-            spool = Spool(Path(options.spool), of, fails_on_loss=options.fails_on_loss)
+            spool = Spool(Path(options.spool), of, fails_on_loss=options.fail_on_data_loss)
             try:
                 self._filler = Filler(options, spool)
             except BaseException:
@@ -241,7 +241,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset in the spool after a checkpoint."""
         spool, options = self._open().spool, self._options
         state = State(spool.uid, {0: Partition(spool.first, spool.next)})
-        lost = ranges.check(start, state, fails_on_loss=options.fails_on_loss, what="spool")
+        lost = ranges.check(start, state, fails_on_loss=options.fail_on_data_loss, what="spool")
         if lost:
             log.warning("%s: %s", options.address, lost)
         return ranges.backlog(start, state)[0].first
@@ -251,7 +251,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f"{self._options.spool}: the checkpoint belongs to another spool, with uid "
             f"{end.get('uid')}, whose messages are not read"
         )
-        if self._options.fails_on_loss:
+        if self._options.fail_on_data_loss:
             raise Conflict(
                 "E4000", f"{text}; name that spool, or set failOnDataLoss=false to continue without"
             )
@@ -267,7 +267,7 @@ def rows_of(options: Options, files: FileRange) -> Iterator[pyarrow.RecordBatch]
             spooled_ms = os.stat(path).st_mtime_ns // NS_PER_MS
             file = Spooled(Path(path).read_bytes(), wanted | {"takenMs": spooled_ms})
         except (OSError, Conflict) as error:
-            if options.fails_on_loss:
+            if options.fail_on_data_loss:
                 raise Conflict(
                     "E4000",
                     f"{path}: {error}; executors and driver have to share the folder, or set "

@@ -149,7 +149,7 @@ def batches(
         try:
             stream = acquire(options)
             stream.begin(
-                _wanted(part, position, tolerant=not options.fails_on_loss), options.columns
+                _wanted(part, position, tolerant=not options.fail_on_data_loss), options.columns
             )
             while (rows := stream.next_batch()) is not None:
                 retry.renew()

@@ -109,7 +109,7 @@ def deliver(options: Writing, task: TaskOfBatch, batches: Iterator[pyarrow.Recor
 
     for batch in batches:
         outbox.add(batch)
-        if not options.by_content:
+        if options.order != "content":
             flush()
         elif outbox.size > TASK_SIZE_MAX:
             raise Exhausted(
@@ -117,7 +117,7 @@ def deliver(options: Writing, task: TaskOfBatch, batches: Iterator[pyarrow.Recor
                 f"a task has more than {TASK_SIZE_MAX >> 20} MiB of rows to sort: make batches"
                 " smaller, or set order=input if the order of rows is always the same",
             )
-    if options.by_content:
+    if options.order == "content":
         outbox.sort()
     flush()
     joined = pyarrow.concat_tables(rejected) if rejected else None

@@ -162,18 +162,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of one batch."""
-        return ReadMaxRows(self._options.rows_max)
+        return ReadMaxRows(self._options.max_rows_per_trigger)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """Return the end of the next batch: `start` if there are no messages."""
         state = self._ends or self._state()
-        lost = ranges.check(start, state, fails_on_loss=self._options.fails_on_loss)
+        lost = ranges.check(start, state, fails_on_loss=self._options.fail_on_data_loss)
         if lost and lost != self._lost:
             # report a loss once
             log.warning("%s: %s", self._options.address, lost)
         self._lost = lost
         end = self._limited(start, state, limit)
-        return end if ranges.slices(start, end, self._options.task_rows) else start
+        return end if ranges.slices(start, end, self._options.rows_per_task) else start
 
     def reportLatestOffset(self) -> Offsets | None:
         """Return the last known end of the stream, from which Spark computes the lag."""
@@ -182,7 +182,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the tasks of a batch: always the same for the same offsets."""
-        parts = ranges.slices(start, end, self._options.task_rows)
+        parts = ranges.slices(start, end, self._options.rows_per_task)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -198,8 +198,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _limited(self, start: Offsets, state: State, limit: ReadLimit) -> Offsets:
         """The end of a batch within the limits of rows and of bytes, estimated by samples."""
-        rows = getattr(limit, "max_rows", self._options.rows_max)
-        size_max = getattr(limit, "max_bytes", self._options.bytes_max)
+        rows = getattr(limit, "max_rows", self._options.max_rows_per_trigger)
+        size_max = getattr(limit, "max_bytes", self._options.max_bytes_per_trigger)
         if isinstance(limit, ReadAllAvailable):
             rows = None
         end = ranges.limited(start, state, rows)
@@ -258,7 +258,7 @@ class BatchReader(DataSourceReader):
         for number in list(ends):
             begin, end = self._narrowed(number, begins[number], ends[number])
             begins[number], ends[number] = begin, max(begin, end)
-        parts = ranges.slices(state.offsets(begins), state.offsets(ends), options.task_rows)
+        parts = ranges.slices(state.offsets(begins), state.offsets(ends), options.rows_per_task)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

@@ -106,10 +106,6 @@ class BackfillResult:
     readings: int
     quarantined: int
 
-    def document(self) -> dict[str, Any]:
-        """Return the output of the command."""
-        return asdict(self)
-
 
 class Backfill:
     """One backfill of a pipeline that is not running."""

@@ -5,7 +5,7 @@ batch of a query, so a repeated batch skips the finished parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from enmasse.pipeline.functions import Step
 from enmasse.pipeline.ingest import bronze, counts, decoding, envelope, silver
 from enmasse.pipeline.ingest.forward import Forward, task_count
 from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live.commits import COUNTED
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.updates import Context
 from enmasse.pipeline.paths import Paths
@@ -31,90 +32,90 @@ from enmasse.resources.pipeline import Sink, Source
 
 QUERY_ID = "sql.streaming.queryId"
 """The local property of Spark with the id of the query of a batch."""
+REPORTED = COUNTED[:3]
+"""Counts that the report of a batch has."""
 Result = TypeVar("Result")
 LIVE_TIMEOUT_S = 60.0
 """How long the database of live state may be unavailable before the run ends."""
 
 
+@dataclass(frozen=True)
 class Batches:
     """The function of `foreachBatch` for one source: it plans the work of Spark's tasks and
-    commits the results.
+    commits the results. Raises Invalid for fields that cannot be read together.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        source: Source,
-        store: Store,
-        live: Live,
-        steps: Sequence[Step],
-        forwards: Sequence[Forward],
-        on_batch: Callable[[dict[str, Any]], None],
-    ) -> None:
-        """Prepare; raises Invalid for fields that cannot be read together."""
-        self._pipeline = pipeline
-        self._source = source
-        self._store = store
-        self._live = live
-        self._forwards = forwards
-        decoding.columns_of(source)
-        self._steps = functions.of_source(steps, source.name)
-        self._on_batch = on_batch
+    pipeline: Pipeline
+    source: Source
+    store: Store
+    live: Live
+    steps: Sequence[Step]
+    """Those of this source."""
+
+    forwards: Sequence[Forward]
+    on_batch: Callable[[dict[str, Any]], None]
+
+    def __post_init__(self) -> None:
+        decoding.columns_of(self.source)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Process a batch, or the unfinished parts of a repeated one."""
         spark = frame.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID) or ""
-        _with_retry(lambda: self._live.claim(self._source.name, query_id, batch_id))
-        with ExitStack() as persisted:
-            self._process(_Batch(spark, self._source.name, query_id, batch_id, persisted), frame)
-        every = self._pipeline.spec.tables.compact_every
-        if batch_id % every == every - 1:
-            self._store.maintain_in_background(self._pipeline.spec.tables.keep)
-            _with_retry(self._live.prune)
-
-    def _process(self, batch: "_Batch", frame: DataFrame) -> None:
-        source = self._source
-        query = app_id(self._pipeline, source.name, batch.query_id)
+        _with_retry(lambda: self.live.claim(self.source.name, query_id, batch_id))
+        batch = _Batch(spark, self.source.name, query_id, batch_id)
+        query = app_id(self.pipeline, self.source.name, query_id)
         with batch.job("write bronze"):
-            received = bronze.with_date(frame).coalesce(batch.spark.sparkContext.defaultParallelism)
-            appended = delta.append(received, self._store.bronze, query, batch.number)
-        messages = bronze.stored(frame, self._store.bronze, appended)
-        parsed = batch.persist(decoding.parsed(messages, source, self._steps))
-        with batch.job("decode messages"), functions.computing(self._steps):
-            counted = counts.of_batch(messages, parsed, min(self._pipeline.spec.windows))
+            received = bronze.with_date(frame).coalesce(spark.sparkContext.defaultParallelism)
+            appended = delta.append(received, self.store.bronze, query, batch_id)
+        messages = bronze.stored(frame, self.store.bronze, appended)
+        parsed = decoding.parsed(messages, self.source, self.steps)
+        parsed.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+        try:
+            self._process(batch, query, messages, parsed)
+        finally:
+            parsed.unpersist()
+        every = self.pipeline.spec.tables.compact_every
+        if batch_id % every == every - 1:
+            self.store.maintain_in_background(self.pipeline.spec.tables.keep)
+            _with_retry(self.live.prune)
+
+    def _process(self, batch: "_Batch", query: str, messages: DataFrame, parsed: DataFrame) -> None:
+        """Write silver and quarantine, then send to sinks, then change live state: a batch that
+        live state has is finished.
+        """
+        with batch.job("decode messages"), functions.computing(self.steps):
+            counted = counts.of_batch(messages, parsed, min(self.pipeline.spec.windows))
+        total = {name: counts.total(counted, name) for name in COUNTED}
         readings, refused = silver.split_frame(parsed)
-        frames = {"bronze": messages, "silver": readings, "quarantine": refused}
-        names = ("messages", "readings", "quarantined")
-        totals = {name: counts.total(counted, name) for name in names}
-        rows = dict(zip(frames, totals.values(), strict=True))
-        tables = [table for table in ("silver", "quarantine") if rows[table]]
-        with batch.job("write " + ", ".join(tables)):
-            parts = [
-                delta.Part(frames[one], getattr(self._store, one), rows[one]) for one in tables
-            ]
-            delta.append_all(batch.spark, parts, query, batch.number)
-        written = dict(rows)
-        for forward in self._forwards:
-            if rows[forward.table]:
-                with batch.job(f"send to sink {forward.name}"):
-                    count = forward(frames[forward.table], query, batch.number)
-                written[f"sinks/{forward.name}"] = count
+        frames = {"silver": (readings, "readings"), "quarantine": (refused, "quarantined")}
+        parts = {
+            table: delta.Part(rows, getattr(self.store, table), total[count])
+            for table, (rows, count) in frames.items()
+            if total[count]
+        }
+        with batch.job("write " + ", ".join(parts)):
+            delta.append_all(batch.spark, list(parts.values()), query, batch.number)
+        written = {"bronze": total["messages"]}
+        written |= {table: total[count] for table, (_, count) in frames.items()}
+        for forward in self.forwards:
+            if (part := parts.get(forward.sink.table)) is not None:
+                with batch.job(f"send to sink {forward.sink.name}"):
+                    count = forward(part.frame, query, batch.number)
+                written[f"sinks/{forward.sink.name}"] = count
         context = Context(
-            source=source.name,
+            source=self.source.name,
             query_id=batch.query_id,
             batch_id=batch.number,
             usage=counts.usage(counted),
             known_to_us=counts.known_to_us(counted),
             written=written,
-            **totals,
-            late=counts.total(counted, "late"),
-            clamped=counts.total(counted, "clamped"),
+            **total,
         )
         with batch.job("live state"):
-            outcome = _with_retry(lambda: self._live.follow(readings, context))
-        report = {"source": source.name, "batch": batch.number}
-        self._on_batch(report | totals | {"again": not outcome.is_new})
+            outcome = _with_retry(lambda: self.live.follow(readings, context))
+        report = {name: total[name] for name in REPORTED} | {"again": not outcome.is_new}
+        self.on_batch({"source": self.source.name, "batch": batch.number} | report)
 
 
 @dataclass(frozen=True)
@@ -125,17 +126,10 @@ class _Batch:
     source: str
     query_id: str
     number: int
-    persisted: ExitStack
 
     def job(self, what: str) -> AbstractContextManager[None]:
         """Describe jobs in the UI of Spark."""
         return job_description(self.spark, f"{self.source}, batch {self.number}: {what}")
-
-    def persist(self, frame: DataFrame) -> DataFrame:
-        """Persist a frame, in memory or on disk, until the batch ends."""
-        frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
-        self.persisted.callback(frame.unpersist)
-        return frame
 
 
 def _with_retry(change: Callable[[], Result]) -> Result:

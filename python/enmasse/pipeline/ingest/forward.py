@@ -10,7 +10,7 @@ to the table `rejected`.
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -60,62 +60,56 @@ def _exists(files: Any, path: str) -> bool:
     return bool(files.get_file_info(path).type != pyarrow.fs.FileType.NotFound)
 
 
+@dataclass(frozen=True)
 class Forward:
     """Sends rows of one source to the address of one sink."""
 
-    def __init__(self, to: Sink, server: Writing, rejected: str, path: str, tasks: int) -> None:
-        """`rejected` is the folder of the table of rejected rows, `path` the field of the document;
-        connect to nothing yet.
-        """
-        self._sink = to
-        self._path = path
-        self._tasks = tasks
-        self._options = replace(server, address=to.address, dead_letter=rejected, by_content=False)
+    sink: Sink
+    server: Writing
+    rejected: str
+    """The folder of the table of rejected rows."""
 
-    @property
-    def name(self) -> str:
-        """The name of the sink in the document."""
-        return self._sink.name
+    field: str
+    """The field of the document that has the sink."""
 
-    @property
-    def table(self) -> str:
-        """The table whose new rows are sent."""
-        return self._sink.table
+    tasks: int
 
     def check(self, spark: SparkSession) -> None:
         """Raise Invalid for a condition that Spark refuses."""
-        schema = pyarrow.schema([silver.SCHEMA.field(name) for name in COLUMNS[self.table]])
+        schema = pyarrow.schema([silver.SCHEMA.field(name) for name in COLUMNS[self.sink.table]])
         try:
             self._messages(spark.createDataFrame([], from_arrow_schema(schema))).schema  # noqa: B018
         except PySparkException as error:
             first = str(error).splitlines()[0]
-            raise Invalid("E1003", f"{self._path}.where: {first}") from None
+            raise Invalid("E1003", f"{self.field}.where: {first}") from None
 
     def __call__(self, rows: DataFrame, app_id: str, batch_id: int) -> int:
         """Send the rows of a batch, wait until each has an outcome, and return how many are stored.
 
         Raises Unavailable if the server is unavailable for too long.
         """
-        producer = f"{app_id}/sinks/{self._sink.name}/{_producer_digest(self._sink)}"
-        found = self._messages(rows).mapInArrow(_send(self._options, producer, batch_id), _SENT)
-        tasks = found.collect()
+        producer = f"{app_id}/sinks/{self.sink.name}/{_producer_digest(self.sink)}"
+        options = replace(
+            self.server, address=self.sink.address, dead_letter=self.rejected, order="input"
+        )
+        tasks = self._messages(rows).mapInArrow(_send(options, producer, batch_id), _SENT).collect()
         # tasks have staged the rejected rows
-        sink.commit_rejected(self._options, [sink.Sent(0, producer, batch_id, None)])
+        sink.commit_rejected(options, [sink.Sent(0, producer, batch_id, None)])
         return sum(one.rows - one.rejected for one in tasks)
 
     def _messages(self, rows: DataFrame) -> DataFrame:
         """Rows as messages, distributed among tasks and ordered."""
-        if self._sink.where is not None:
-            rows = rows.where(self._sink.where)
+        if self.sink.where is not None:
+            rows = rows.where(self.sink.where)
         others = [name for name in rows.columns if name not in POSITION]
         # the order depends on the rows only
         order = [F.col(name).asc_nulls_last() for name in (*POSITION, *others)]
         names = [f"`{name}`" for name in rows.columns]
-        placed = rows.repartition(self._tasks, *POSITION).sortWithinPartitions(*order)
+        placed = rows.repartition(self.tasks, *POSITION).sortWithinPartitions(*order)
         return placed.select(
             F.to_json(F.struct(*names)).alias("body"),
             F.col("device").alias("group_id"),
-            F.lit(self._sink.name).alias("subject"),
+            F.lit(self.sink.name).alias("subject"),
             F.lit("application/json").alias("content_type"),
         )
 
@@ -123,7 +117,7 @@ class Forward:
 def _send(
     options: Writing, producer: str, batch_id: int
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    def send(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    def send_rows(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         first = next(batches, None)
         if first is None:
             return
@@ -136,7 +130,7 @@ def _send(
             sink.stage_rejected(options.dead_letter, task, sent.rejected)
         yield pyarrow.RecordBatch.from_pylist([{"rows": sent.rows, "rejected": rejected}])
 
-    return send
+    return send_rows
 
 
 def _producer_digest(to: Sink) -> str:

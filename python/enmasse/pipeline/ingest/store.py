@@ -51,12 +51,10 @@ class Store:
         for table in (self.bronze, self.silver, self.quarantine):
             with suppress(TableNotFoundError):
                 delta.compact(table)
-                if table is not self.silver or self._may_vacuum_silver(keep_ms):
+                of_gold = self.name, self.silver.path, self.gold.path
+                if table is not self.silver or progress.may_vacuum(*of_gold, keep_ms):
                     # whole days
                     delta.vacuum(table, -(-keep_ms // DAY_MS) * DAY_MS)
-
-    def _may_vacuum_silver(self, keep_ms: int) -> bool:
-        return progress.may_vacuum(self.name, self.silver.path, self.gold.path, keep_ms)
 
     def maintain_in_background(self, keep_ms: int) -> None:
         """Start maintenance unless it is in progress. Raises the error of the last one."""
