@@ -1,25 +1,34 @@
 """A pipeline on a cluster whose executors have nothing but Spark and a bare Python."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from enmasse.client import connect
+from enmasse.messaging import Data, Message
 from pipeline_runs import check_tables, document, message
 from pipeline_supervisor import Supervisor
 from platform_process import ENMASSE, Platform
 from postgres_server import PostgresServer
-from published_streams import Log
+from published_streams import Log, drained
 from spark_cluster import Cluster, cluster
+from stream_documents import address
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 WORKERS = 2
 WAVE = 400
+ROWS, QUEUE_MAX, TAKEN = 1500, 100, 150
+"""Rows of a batch; messages in the queue of its sink, and those taken before each kill. So most of
+the rows wait for credit when the batch is interrupted."""
+TAKEN_WITHIN_S = 200.0
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +100,77 @@ def test_stream_is_read_exactly_once_after_an_executor_is_killed(
     assert proved.returncode == 0, proved.stderr
     (source,) = json.loads(proved.stdout)["sources"]
     assert (source["messages"], source["exact"]) == (sent, True)
+
+
+Position = tuple[int, int]
+
+
+def position(sent: Message) -> Position:
+    assert isinstance(sent.body, Data)
+    row = json.loads(sent.body.content)
+    return row["partition"], row["offset"]
+
+
+def taken(url: str, queue: str, count: int) -> list[Position]:
+    """Receive and accept this many messages of a queue."""
+    found: list[Position] = []
+
+    async def receive() -> None:
+        async with (
+            asyncio.timeout(TAKEN_WITHIN_S),
+            connect(url) as session,
+            session.receiver(queue) as receiver,
+        ):
+            async for delivery in receiver:
+                delivery.settle()
+                found.append(position(delivery.message))
+                if len(found) == count:
+                    return
+
+    asyncio.run(receive())
+    return found
+
+
+def test_sink_stores_each_row_once_after_kills_with_other_cores_and_executors(
+    standalone: Cluster,
+    package: Path,
+    platform: Platform,
+    mortal_database: PostgresServer,
+    tmp_path: Path,
+) -> None:
+    queue = tmp_path / "queue.yaml"
+    queue.write_text(address("bounded", type="queue", limits=f"{{messages: {QUEUE_MAX}}}"))
+    platform.enmasse("apply", "-f", str(queue))
+    platform.enmasse(
+        *("create", "address", "many", "--type", "topic", "--retention-age", "1d"),
+        *("--partitions", "2"),
+    )
+    log = Log(platform.url(), "many")
+    file = document(
+        tmp_path / "p",
+        log,
+        {"maxRows": ROWS, "options": {"rowsPerTask": "100"}},
+        sinks=[{"name": "on", "address": "bounded"}],
+        live=mortal_database.live_state(tmp_path / "secret"),
+    )
+    log.publish(message(number) for number in range(ROWS))
+    run = [ENMASSE, "pipeline", "run", "--once", "-f", file]
+    on_cluster = ["--master", standalone.master, "--package", package]
+    found: list[Position] = []
+    # four tasks at a time, then two executors with one each: other divisions of the rows
+    for place in (["--master", "local[4,4]"], on_cluster):
+        with subprocess.Popen([*run, *place], start_new_session=True) as process:
+            found += taken(log.url, "bounded", TAKEN)
+            assert process.poll() is None
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        while more := [position(one) for one in drained(log.url, "bounded")]:
+            found += more
+        assert TAKEN <= len(found) < ROWS
+    with subprocess.Popen([*run, "--master", "local[1,4]"]) as process:
+        found += taken(log.url, "bounded", ROWS - len(found))
+        assert process.wait(200) == 0
+    # a row that was stored twice takes the place of another one, or is left
+    assert drained(log.url, "bounded") == []
+    check_tables(file, ROWS, has_gold=False)
+    assert Counter(found).total() == len(set(found)) == ROWS
