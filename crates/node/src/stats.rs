@@ -82,6 +82,8 @@ pub struct WorkerStats {
 }
 
 /// One address and its message counters.
+///
+/// Numbers that are 0 are left out of its JSON: most are, and a node may have 100,000 addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressLine {
@@ -92,59 +94,90 @@ pub struct AddressLine {
     /// its name
     pub name: String,
     /// links that send to it now
+    #[serde(skip_serializing_if = "is_zero")]
     pub senders: u32,
     /// links that receive from it now
+    #[serde(skip_serializing_if = "is_zero")]
     pub receivers: u32,
     /// deliveries sent to receivers
+    #[serde(skip_serializing_if = "is_zero")]
     pub delivered: u64,
     /// bytes of those
+    #[serde(skip_serializing_if = "is_zero")]
     pub bytes: u64,
     /// outcomes of receivers
+    #[serde(skip_serializing_if = "is_zero")]
     pub accepted: u64,
     /// outcomes of receivers
+    #[serde(skip_serializing_if = "is_zero")]
     pub rejected: u64,
     /// outcomes of receivers
+    #[serde(skip_serializing_if = "is_zero")]
     pub released: u64,
     /// outcomes of receivers
+    #[serde(skip_serializing_if = "is_zero")]
     pub modified: u64,
     /// deliveries that were settled when they were sent
+    #[serde(skip_serializing_if = "is_zero")]
     pub presettled: u64,
     /// presettled deliveries without a consumer
+    #[serde(skip_serializing_if = "is_zero")]
     pub dropped: u64,
     /// deliveries that wait for a receiver now
+    #[serde(skip_serializing_if = "is_zero")]
     pub waiting: u64,
     /// times at which messages waited and no receiver had credit
+    #[serde(skip_serializing_if = "is_zero")]
     pub credit_stalls: u64,
     /// stored messages, in any state
+    #[serde(skip_serializing_if = "is_zero")]
     pub stored: u64,
     /// bytes of those
+    #[serde(skip_serializing_if = "is_zero")]
     pub stored_bytes: u64,
     /// stored messages that are dispatched to receivers
+    #[serde(skip_serializing_if = "is_zero")]
     pub in_flight: u64,
     /// stored messages that wait for their delivery time
+    #[serde(skip_serializing_if = "is_zero")]
     pub scheduled: u64,
     /// arrival time of the oldest available message, milliseconds since 1970; 0: there is none
+    #[serde(skip_serializing_if = "is_zero")]
     pub oldest_ms: u64,
     /// messages stored since the start
+    #[serde(skip_serializing_if = "is_zero")]
     pub enqueued: u64,
     /// failed deliveries
+    #[serde(skip_serializing_if = "is_zero")]
     pub redelivered: u64,
     /// duplicates, accepted and not stored
+    #[serde(skip_serializing_if = "is_zero")]
     pub duplicates: u64,
     /// expired messages
+    #[serde(skip_serializing_if = "is_zero")]
     pub expired: u64,
     /// messages replaced by a newer one with their key
+    #[serde(skip_serializing_if = "is_zero")]
     pub replaced: u64,
     /// messages removed to make room: by a ring buffer, or by the retention of a stream
+    #[serde(skip_serializing_if = "is_zero")]
     pub overrun: u64,
     /// dead letters because a receiver rejected them
+    #[serde(skip_serializing_if = "is_zero")]
     pub dead_rejected: u64,
     /// dead letters because their attempts were used up
+    #[serde(skip_serializing_if = "is_zero")]
     pub dead_attempts: u64,
     /// messages sent to a dead-letter or expiry address because their time to live ended
+    #[serde(skip_serializing_if = "is_zero")]
     pub dead_expired: u64,
     /// messages lost by damage of the journal
+    #[serde(skip_serializing_if = "is_zero")]
     pub damaged: u64,
+}
+
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// The whole node.

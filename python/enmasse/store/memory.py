@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.errors import Code, Misuse
 from enmasse.resources import Declared, Key, Resource
+from enmasse.store.content import Content
 from enmasse.store.history import History
 from enmasse.store.local_nodes import LocalNodes
 from enmasse.store.nodes import NodeRegistry
@@ -24,7 +25,7 @@ class MemoryStore:
     def __init__(self, clock: Clock, version: int = 0, resources: Sequence[Resource] = ()) -> None:
         self._clock = clock
         self._version = version
-        self._resources = {resource.key: resource for resource in resources}
+        self._resources = Content(resources)
         self._history = History(version)
         self._writing = asyncio.Lock()
         self._identity = str(uuid.uuid4())
@@ -66,13 +67,7 @@ class MemoryStore:
 
     def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
         """Return all resources, or those of a kind or namespace, ordered by key."""
-        # Frequent calls ask for few of many.
-        chosen = (
-            key
-            for key in self._resources
-            if kind in (None, key.kind) and namespace in (None, key.namespace)
-        )
-        return [self._resources[key] for key in sorted(chosen)]
+        return self._resources.listed(kind, namespace)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Turn]:
@@ -149,9 +144,9 @@ class MemoryStore:
         """Publish changes to readers and watchers."""
         for event in events:
             if event.type is EventType.DELETED:
-                del self._resources[event.resource.key]
+                self._resources.remove(event.resource.key)
             else:
-                self._resources[event.resource.key] = event.resource
+                self._resources.put(event.resource)
         self._version = events[-1].version
         self._history.append(events)
 

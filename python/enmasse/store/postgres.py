@@ -22,6 +22,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Invalid, Misuse, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.resources import Declared, Resource
+from enmasse.store.content import Content
 from enmasse.store.database import Connection, Links, Place
 from enmasse.store.history import CAPACITY, History
 from enmasse.store.lease import Lease
@@ -336,7 +337,7 @@ class PostgresStore(MemoryStore):
         resources = self._read(_resources, rows)
         # Concurrent writes of this process were based on at least this state.
         if newest[0] > self._version or self._seen == before:
-            self._resources = {one.key: one for one in resources}
+            self._resources = Content(resources)
             self._version, self._mark = newest
             has_lost = before[1] and self._version <= before[0]
             self._history.reset(self._version, before[0] if has_lost else -1)

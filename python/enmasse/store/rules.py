@@ -1,17 +1,18 @@
 """The rules of writing, shared by every store: the effect of a write on the present state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.base.ids import new_uid
 from enmasse.resources import Declared, Key, Resource
+from enmasse.store.content import Content
 from enmasse.store.protocol import MUST_NOT_EXIST, Event, EventType
 
 
 class Change:
     """One write under construction: its events, each with the next version."""
 
-    def __init__(self, version: int, resources: Mapping[Key, Resource], now: str) -> None:
+    def __init__(self, version: int, resources: Content, now: str) -> None:
         """Begin a write at `now` on `resources` at the store's `version`."""
         self.events: list[Event] = []
         self._version = version
@@ -49,7 +50,7 @@ class Change:
 
     def replace_all(self, resources: Sequence[Resource]) -> None:
         """Replace the whole content, keeping uids, times and statuses."""
-        for current in self._resources.values():
+        for current in self._resources:
             self._add(EventType.DELETED, current, current)
         for resource in resources:
             self._add(EventType.ADDED, resource)

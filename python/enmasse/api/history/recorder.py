@@ -18,7 +18,6 @@ from enmasse.api.history.rings import (
     Row,
     Values,
     chunk_start,
-    encode,
 )
 from enmasse.api.history.storage import Chunk, Run, Series
 from enmasse.api.live.values import live_space
@@ -96,6 +95,11 @@ class Recorder:
         self._by_key: dict[tuple[str, str], _Recorded] = {}
         """The series of the last sample."""
 
+        self._behind: set[tuple[str, str]] = set()
+        """The series whose last values are not yet in all their rings: most values of many
+        addresses do not change.
+        """
+
         self._next_id = max((one.id for one in known), default=0) + 1
         self._run_start_s = 0
         self._busiest = busiest
@@ -104,7 +108,10 @@ class Recorder:
         self._changed: dict[int, Series] = {}
         """Series to write: new and ended ones."""
 
-        self._closed: defaultdict[tuple[int, int], list[_Open]] = defaultdict(list)
+        self._unflushed: dict[int, _Recorded] = {}
+        """Series with rows in open chunks that are not on disk, by id."""
+
+        self._closed: defaultdict[tuple[int, int], list[Chunk]] = defaultdict(list)
         """Chunks whose period has ended, and that are not on disk, by series and ring."""
 
     def record(self, sample: Sample) -> None:
@@ -116,23 +123,21 @@ class Recorder:
         due = {one for one in RINGS if time_s // one.step_s != self._time_s // one.step_s}
         self._time_s = time_s
         self._run_start_s = self._run_start_s or time_s
-        seen = {("address", uid): one for uid, one in sample.now.addresses.items()}
-        for key, one in seen.items():
-            self._add(key, one.space, one.name, _address_values(one, time_s))
-        names = _spaces(sample)
-        for name in names:
+        addresses, spaces = sample.now.addresses, _spaces(sample)
+        for uid, one in addresses.items():
+            values = _address_values(one, time_s)
+            recorded = self._by_key.get(("address", uid))
+            if recorded is None or recorded.values != values:
+                self._add(("address", uid), one.space, one.name, values)
+        for name in spaces:
             self._add(("space", name), name, "", _space_values(sample, name))
-        gone = [
-            (kind, uid)
-            for kind, uid in self._by_key
-            if (uid not in names if kind == "space" else (kind, uid) not in seen)
-        ]
-        for key in gone:
+        present: Mapping[str, Container[str]] = {"address": addresses, "space": spaces}
+        for key in [(kind, uid) for kind, uid in self._by_key if uid not in present[kind]]:
             self._end(key)
         if time_s - self._ranked_s >= RANKED_S:
             self._rank()
-        for recorded in self._by_key.values():
-            self._write_rings(recorded, due)
+        for key in [key for key in self._behind if self._write_rings(self._by_key[key], due)]:
+            self._behind.remove(key)
 
     @property
     def series(self) -> Iterable[Series]:
@@ -146,24 +151,23 @@ class Recorder:
 
     def pending(self, series: Series, ring: Ring) -> list[Row]:
         """Return the rows of a series that may not be on disk."""
-        chunks = list(self._closed.get((series.id, ring.number), ()))
+        closed = self._closed.get((series.id, ring.number), ())
+        rows = [row for chunk in closed for row in chunk.rows]
         recorded = self._by_key.get((series.kind, series.uid))
         if recorded is not None and ring.number in recorded.chunks:
-            chunks.append(recorded.chunks[ring.number])
-        return [row for chunk in chunks for row in chunk.rows]
+            rows += recorded.chunks[ring.number].rows
+        return rows
 
     def flush(self) -> tuple[list[Series], list[Chunk], Run]:
         """Return what is to be written to disk; it is then no longer pending."""
-        chunks = []
-        by_id = {one.id: one for one in self._known.values()}
-        for (series_id, ring), closed in self._closed.items():
-            chunks += [_chunk(ring, by_id[series_id], one) for one in closed]
+        chunks = [chunk for closed in self._closed.values() for chunk in closed]
         self._closed.clear()
-        for recorded in self._by_key.values():
+        for recorded in self._unflushed.values():
             for ring, open_ in recorded.chunks.items():
                 if open_.dirty:
                     chunks.append(_chunk(ring, recorded.series, open_))
                     open_.dirty = False
+        self._unflushed.clear()
         series, self._changed = [*self._changed.values()], {}
         return series, chunks, self.run
 
@@ -179,9 +183,11 @@ class Recorder:
             recorded = self._by_key[key] = _Recorded(series, counted=_count(series, values))
             recorded.has_all = len(self._by_key) <= self._busiest
         recorded.values = values
+        self._behind.add(key)
 
     def _end(self, key: tuple[str, str]) -> None:
         recorded = self._by_key.pop(key)
+        self._behind.discard(key)
         for ring in (FINE, MIDDLE, COARSE):
             if recorded.last.get(ring.number) is not None:
                 self._append(recorded, ring, None)
@@ -189,47 +195,59 @@ class Recorder:
         self._changed[series.id] = series
         for number, open_ in recorded.chunks.items():
             if open_.dirty:
-                self._closed[series.id, number].append(open_)
+                self._closed[series.id, number].append(_chunk(number, series, open_))
+        self._unflushed.pop(series.id, None)
 
     def _rank(self) -> None:
         """Choose the series with all rings: those with the most messages since the last time."""
         self._ranked_s = self._time_s
         ranked = sorted(
-            self._by_key.values(),
-            key=lambda one: _count(one.series, one.values) - one.counted,
+            self._by_key.items(),
+            key=lambda item: _count(item[1].series, item[1].values) - item[1].counted,
             reverse=True,
         )
-        for place, recorded in enumerate(ranked):
+        for place, (key, recorded) in enumerate(ranked):
             recorded.counted = _count(recorded.series, recorded.values)
             has_all = place < self._busiest
             if recorded.has_all and not has_all:
                 for ring in (FINE, MIDDLE):
                     if recorded.last.get(ring.number) is not None:
                         self._append(recorded, ring, None)
+            if has_all and not recorded.has_all:
+                self._behind.add(key)
             recorded.has_all = has_all
 
-    def _write_rings(self, recorded: _Recorded, due: Container[Ring]) -> None:
+    def _write_rings(self, recorded: _Recorded, due: Container[Ring]) -> bool:
+        """Write the values of a series into the rings that are due; return whether no ring of the
+        series is behind then.
+        """
+        is_complete = True
         for ring in (FINE, MIDDLE, COARSE) if recorded.has_all else (COARSE,):
             is_first = ring.number not in recorded.last
-            changed = recorded.last.get(ring.number) != recorded.values
-            if changed and (is_first or ring in due):
+            if recorded.last.get(ring.number) == recorded.values:
+                continue
+            if is_first or ring in due:
                 self._append(recorded, ring, recorded.values)
+            else:
+                is_complete = False
+        return is_complete
 
     def _append(self, recorded: _Recorded, ring: Ring, values: Values | None) -> None:
         period_s = chunk_start(ring, self._time_s)
         open_ = recorded.chunks.get(ring.number)
         if open_ is None or open_.period_s != period_s:
             if open_ is not None and open_.dirty:
-                self._closed[recorded.series.id, ring.number].append(open_)
+                closed = _chunk(ring.number, recorded.series, open_)
+                self._closed[recorded.series.id, ring.number].append(closed)
             open_ = recorded.chunks[ring.number] = _Open(period_s)
         open_.rows.append(Row(self._time_s, values))
         open_.dirty = True
+        self._unflushed[recorded.series.id] = recorded
         recorded.last[ring.number] = values
 
 
 def _chunk(ring: int, series: Series, open_: _Open) -> Chunk:
-    rows = encode(open_.rows, len(COLUMNS[series.kind]))
-    return Chunk(ring, series.id, open_.rows[0].time_s, rows)
+    return Chunk(ring, series.id, tuple(open_.rows), len(COLUMNS[series.kind]))
 
 
 def _address_values(one: AddressStatistics, time_s: int) -> Values:

@@ -7,12 +7,13 @@ flush is one transaction; `synchronous=NORMAL` with a write-ahead log survives a
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 
-from enmasse.api.history.rings import RINGS, Ring, Row, chunk_start, decode
+from enmasse.api.history.rings import RINGS, Ring, Row, chunk_start, decode, encode
 
 log = structlog.get_logger(__name__)
 
@@ -22,6 +23,9 @@ BYTES_MAX = 200 << 20
 BYTES_FULL = 180 << 20
 FREED_SHARE = 0.05
 """Share of the chunks that is deleted at a time."""
+
+ENCODED_MAX = 1024
+"""Maximum encoded chunks in memory during a write."""
 
 LAYOUT = 1
 _SCHEMA = """
@@ -56,12 +60,13 @@ class Series(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """An encoded chunk."""
+    """The rows of a series in a period of a ring."""
 
     ring: int
     series: int
-    start_s: int
-    rows: bytes
+    rows: tuple[Row, ...]
+    width: int
+    """Values of each row."""
 
 
 class Run(NamedTuple):
@@ -116,7 +121,16 @@ class HistoryStorage:
     def write(
         self, series: Iterable[Series], chunks: Iterable[Chunk], run: Run, now_s: int
     ) -> None:
-        """Write new and ended series, chunks, and the present run; delete what has expired."""
+        """Write new and ended series, chunks, and the present run; delete what has expired.
+
+        Chunks are encoded here, on the caller's thread: there may be 100,000, as after a start.
+        """
+        # Those of idle addresses are equal.
+        encode_once = lru_cache(ENCODED_MAX)(encode)
+        encoded = (
+            (one.ring, one.series, one.rows[0].time_s, encode_once(one.rows, one.width))
+            for one in chunks
+        )
         with self._database as database:
             database.executemany(
                 "INSERT INTO series (id, kind, uid, space, name, ended_s) VALUES (?, ?, ?, ?, ?, ?)"
@@ -126,7 +140,7 @@ class HistoryStorage:
             database.executemany(
                 "INSERT INTO chunk (ring, series, start_s, rows) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET rows = excluded.rows",
-                chunks,
+                encoded,
             )
             database.execute(
                 "INSERT INTO run VALUES (?, ?) ON CONFLICT DO UPDATE SET end_s = excluded.end_s",

@@ -1,13 +1,14 @@
 """Lists of addresses and spaces in the order of a value.
 
-The whole list is sorted once per sample and state of the store, and shared by all who ask for the
-same one. Large lists are sorted in a thread, so that other requests do not wait.
+The resources of a query are selected once per state of the store, and sorted once per sample. All
+who ask for the same list share both. Large lists are selected and sorted in a thread, so that other
+requests do not wait.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from enmasse.api.live.values import is_live, sort_keys, sort_value
 from enmasse.api.monitoring.samples import Sample, Samples
@@ -19,8 +20,15 @@ from enmasse.store import Store
 VIEWS_MAX = 64
 """Maximum sorted lists in memory; the least recently used is dropped."""
 
+SELECTIONS_MAX = 16
+"""Maximum selections in memory; the least recently used is dropped."""
+
 AT_ONCE_MAX = 2_000
 """Maximum resources that are sorted on the event loop."""
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class View(NamedTuple):
@@ -34,13 +42,17 @@ class View(NamedTuple):
     """The sample whose values sorted it; None for keys that need none."""
 
 
-class _Scope(NamedTuple):
+class _Selection(NamedTuple):
     kind: str
     namespace: str | None
     selectors: tuple[str, str]
     contains: str
-    sort_by: str
     version: int
+
+
+class _Scope(NamedTuple):
+    selection: _Selection
+    sort_by: str
     sample: int
 
 
@@ -51,6 +63,7 @@ class Ordering:
         self._store = store
         self._samples = samples
         self._views: OrderedDict[_Scope, View] = OrderedDict()
+        self._selected: OrderedDict[_Selection, Sequence[Resource]] = OrderedDict()
         self._sorting = asyncio.Lock()
 
     async def view(self, model: type[Resource], namespace: str | None, query: ListQuery) -> View:
@@ -62,36 +75,47 @@ class Ordering:
         check_key(model, key)
         sample = await self._samples.recent() if is_live(key) else None
         async with self._sorting:
-            scope = _Scope(
-                model.__name__,
-                namespace,
-                query.selectors,
-                query.contains,
-                query.sort_by,
-                self._store.version,
-                sample.number if sample is not None else 0,
+            selection = _Selection(
+                model.__name__, namespace, query.selectors, query.contains, self._store.version
             )
+            number = sample.number if sample is not None else 0
+            scope = _Scope(selection, query.sort_by, number)
             if (found := self._views.get(scope)) is not None:
                 self._views.move_to_end(scope)
                 return found
-            view = View(await self._sorted(scope, query, sample), scope.version, sample)
-            self._views[scope] = view
-            while len(self._views) > VIEWS_MAX:
-                self._views.popitem(last=False)
+            resources = await self._sorted(model, selection, query, sample)
+            view = View(resources, selection.version, sample)
+            _keep(self._views, scope, view, VIEWS_MAX)
             return view
 
     async def _sorted(
-        self, scope: _Scope, query: ListQuery, sample: Sample | None
+        self,
+        model: type[Resource],
+        selection: _Selection,
+        query: ListQuery,
+        sample: Sample | None,
     ) -> Sequence[Resource]:
-        listed = self._store.list(scope.kind, scope.namespace)
+        known = self._selected.get(selection)
+        listed = self._store.list(*selection[:2]) if known is None else known
 
-        def sort() -> Sequence[Resource]:
-            selected = [one for one in listed if query.selects(one)]
+        def sort() -> tuple[Sequence[Resource], Sequence[Resource]]:
+            selected = [one for one in listed if query.selects(one)] if known is None else known
             # Stable in both directions: equal values stay in the order of namespace and name.
-            value = sort_value(scope.sort_by.removeprefix("-"), sample)
-            return sorted(selected, key=value, reverse=scope.sort_by.startswith("-"))
+            value = sort_value(model, query.sort_by.removeprefix("-"), sample)
+            return selected, sorted(selected, key=value, reverse=query.sort_by.startswith("-"))
 
-        return sort() if len(listed) <= AT_ONCE_MAX else await asyncio.to_thread(sort)
+        is_short = len(listed) <= AT_ONCE_MAX
+        selected, in_order = sort() if is_short else await asyncio.to_thread(sort)
+        _keep(self._selected, selection, selected, SELECTIONS_MAX)
+        return in_order
+
+
+def _keep(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, maximum: int) -> None:
+    """Keep a value as the most recently used, and drop the least recently used beyond a maximum."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > maximum:
+        kept.popitem(last=False)
 
 
 def check_key(model: type[Resource], key: str) -> None:

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from enmasse.api.access.reviews import CALLER
 from enmasse.api.live.members import spaces_within
-from enmasse.api.live.values import ADDRESS_VALUES, totals
+from enmasse.api.live.values import address_values, totals
 from enmasse.api.monitoring.samples import Sample
 from enmasse.api.platform import Platform
 from enmasse.auth.roles import GROUP, Attributes
@@ -141,11 +141,11 @@ def _is_only_stored(resource: Declared) -> bool:
 
 
 def _top(sample: Sample, addresses: Sequence[Address], key: str) -> list[Document]:
-    value = ADDRESS_VALUES[key]
-    valued = ((value(sample, one.metadata.uid or ""), one) for one in addresses)
-    highest = heapq.nlargest(
-        TOP_MAX, ((number, one) for number, one in valued if number > 0), key=lambda pair: pair[0]
+    values = address_values(sample, key)
+    valued = (
+        (number, one) for one in addresses if (number := values.get(one.metadata.uid or "", 0)) > 0
     )
+    highest = heapq.nlargest(TOP_MAX, valued, key=lambda pair: pair[0])
     return [
         {"namespace": one.metadata.namespace, "name": one.metadata.name, "value": number}
         for number, one in highest

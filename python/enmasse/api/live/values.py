@@ -2,27 +2,38 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from enmasse.api.monitoring.samples import Sample
 from enmasse.engines import AddressStatistics
 from enmasse.resources import Address, AddressSpace, Resource
 
-AddressValue = Callable[[Sample, str], float]
-"""Returns a value of an address by its uid."""
+AddressValues = Callable[[Sample], Mapping[str, float]]
+"""Returns a value of addresses by their uids, where it is not 0."""
 
-ADDRESS_VALUES: Mapping[str, AddressValue] = {
-    "senders": lambda sample, uid: sample.address(uid).senders,
-    "receivers": lambda sample, uid: sample.address(uid).receivers,
-    "waiting": lambda sample, uid: sample.address(uid).waiting,
-    "stored": lambda sample, uid: sample.address(uid).stored,
-    "storedBytes": lambda sample, uid: sample.address(uid).stored_bytes,
-    "inFlight": lambda sample, uid: sample.address(uid).in_flight,
-    "oldestAge": lambda sample, uid: sample.address(uid).oldest_age_s,
-    "enqueuedRate": lambda sample, uid: sample.rate(uid, "enqueued"),
-    "deliveredRate": lambda sample, uid: sample.rate(uid, "delivered"),
-    "bytesRate": lambda sample, uid: sample.rate(uid, "bytes"),
-    "deadLettered": lambda sample, uid: _dead_lettered(sample.address(uid)),
+
+def _gauge(of: Callable[[AddressStatistics], float]) -> AddressValues:
+    return lambda sample: {
+        uid: value for uid, one in sample.now.addresses.items() if (value := of(one))
+    }
+
+
+def _rate(counter: str) -> AddressValues:
+    return lambda sample: sample.rates(counter)
+
+
+ADDRESS_VALUES: Mapping[str, AddressValues] = {
+    "senders": _gauge(lambda one: one.senders),
+    "receivers": _gauge(lambda one: one.receivers),
+    "waiting": _gauge(lambda one: one.waiting),
+    "stored": _gauge(lambda one: one.stored),
+    "storedBytes": _gauge(lambda one: one.stored_bytes),
+    "inFlight": _gauge(lambda one: one.in_flight),
+    "oldestAge": _gauge(lambda one: one.oldest_age_s),
+    "enqueuedRate": _rate("enqueued"),
+    "deliveredRate": _rate("delivered"),
+    "bytesRate": _rate("bytes"),
+    "deadLettered": _gauge(lambda one: one.dead_rejected + one.dead_attempts + one.dead_expired),
 }
 """Live keys of addresses."""
 
@@ -116,26 +127,27 @@ def is_live(key: str) -> bool:
     return key not in DECLARED_KEYS
 
 
-def sort_value(key: str, sample: Sample | None) -> Callable[[Any], Any]:
-    """Return the function that gives a resource its value of a sort key."""
+def sort_value(
+    model: type[Resource], key: str, sample: Sample | None
+) -> Callable[[Any], Any]:
+    """Return the function that gives a resource of a kind its value of a sort key."""
     if key in DECLARED_KEYS:
         return DECLARED_KEYS[key]
     assert sample is not None
-    if key in SPACE_VALUES and key not in ADDRESS_VALUES:
+    if model is AddressSpace:
         member = SPACE_VALUES[key]
         return lambda space: live_space(sample, full_name(space))[member]
-    value = ADDRESS_VALUES[key]
-
-    def of(one: Resource) -> float:
-        if isinstance(one, AddressSpace):
-            return live_space(sample, full_name(one))[SPACE_VALUES[key]]
-        return value(sample, one.metadata.uid or "")
-
-    return of
+    values = address_values(sample, key)
+    return lambda one: values.get(one.metadata.uid, 0)
 
 
-def _dead_lettered(one: AddressStatistics) -> int:
-    return one.dead_rejected + one.dead_attempts + one.dead_expired
+def address_values(sample: Sample, key: str) -> Mapping[str, float]:
+    """Return a live value of the addresses of a sample by uid, where it is not 0; computed once."""
+    name = f"addresses {key}"
+    found = sample.derived.get(name)
+    if found is None:
+        found = sample.derived[name] = ADDRESS_VALUES[key](sample)
+    return cast(Mapping[str, float], found)
 
 
 def _by_space(sample: Sample) -> Mapping[str, _Sums]:
@@ -143,14 +155,19 @@ def _by_space(sample: Sample) -> Mapping[str, _Sums]:
     found = sample.derived.get("by_space")
     if found is None:
         by_space: dict[str, _Sums] = {}
-        for uid, one in sample.now.addresses.items():
-            sums = by_space.setdefault(one.space, _Sums())
+        for one in sample.now.addresses.values():
+            if (sums := by_space.get(one.space)) is None:
+                sums = by_space[one.space] = _Sums()
             sums.addresses += 1
             sums.stored += one.stored
             sums.stored_bytes += one.stored_bytes
-            sums.enqueued_rate += sample.rate(uid, "enqueued")
-            sums.delivered_rate += sample.rate(uid, "delivered")
-            sums.bytes_rate += sample.rate(uid, "bytes")
+        addresses = sample.now.addresses
+        for uid, rate in address_values(sample, "enqueuedRate").items():
+            by_space[addresses[uid].space].enqueued_rate += rate
+        for uid, rate in address_values(sample, "deliveredRate").items():
+            by_space[addresses[uid].space].delivered_rate += rate
+        for uid, rate in address_values(sample, "bytesRate").items():
+            by_space[addresses[uid].space].bytes_rate += rate
         found = sample.derived["by_space"] = by_space
     assert isinstance(found, dict)
     return found

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 
 from enmasse.base.clock import Clock
 from enmasse.engines import AddressStatistics, Engine, Observed, SpaceStatistics
@@ -80,10 +81,15 @@ class Sample:
         """Return the statistics of an address; zeros if it is not served."""
         return self.now.addresses.get(uid, NO_ADDRESS)
 
-    def rate(self, uid: str, name: str) -> float:
-        """Return the rate per second of a counter of an address."""
-        before = self.before.addresses.get(uid, NO_ADDRESS)
-        return _rate(getattr(self.address(uid), name), getattr(before, name), self.window_s)
+    def rates(self, name: str) -> dict[str, float]:
+        """Return the rates of a counter of all addresses by uid, where they are not 0."""
+        counter, before, window_s = attrgetter(name), self.before.addresses, self.window_s
+        return {
+            uid: rate
+            for uid, one in self.now.addresses.items()
+            if (now := counter(one))
+            and (rate := _rate(now, counter(before.get(uid, NO_ADDRESS)), window_s))
+        }
 
     def space_rate(self, space: str, name: str) -> float:
         """Return the rate per second of a counter of a space, `NAME.NAMESPACE`."""

@@ -159,9 +159,9 @@ async def _counted(settings: Settings, data: DataDir, expected: Sequence[Resourc
     return {
         "resources": dict(sorted(Counter(one.kind for one in found).items())),
         "messages": {
-            one["uid"]: {"space": one["space"], "address": one["name"], "stored": one["stored"]}
+            one["uid"]: {"space": one["space"], "address": one["name"], "stored": stored}
             for one in statistics
-            if one["stored"]
+            if (stored := one.get("stored", 0))
         },
     }
 
