@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from enmasse.api.history.recorder import Recorder
 from enmasse.api.monitoring.samples import Reading, Sample
 from enmasse.engines import AddressStatistics, Observed, SpaceStatistics
 
@@ -24,3 +25,9 @@ def sample(
 
 def address(uid: str, **values: int | float) -> AddressStatistics:
     return AddressStatistics(uid, "default.shop", f"name-{uid}")._replace(**values)
+
+
+def record(recorder: Recorder, taken: Sample) -> None:
+    """Record a sample to its end."""
+    for _ in recorder.recording(taken):
+        pass

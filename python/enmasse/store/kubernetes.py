@@ -271,8 +271,8 @@ class KubernetesStore(MemoryStore):
             self._take(kind, item)
             if number % STEP == 0:
                 await asyncio.sleep(0)
-        known = {one.key for one in self._resources.listed(kind.name)}
-        known |= {key for key in self._unadmitted.keys() if key.kind == kind.name}
+        held = (one.key for one in self._resources.listed(kind.name))
+        known = {key for key in (*held, *self._unadmitted.keys()) if key.kind == kind.name}
         for key in known - there:
             if self._known(key) <= version:
                 self._apply_deletion(key, version)

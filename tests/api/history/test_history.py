@@ -12,13 +12,13 @@ from asgi_platform import ADDRESSES, SPACES, Served, bearer, body
 from doubles import TestClock, queue, space
 from enmasse.api.history import storage as storage_module
 from enmasse.api.history.history import History
-from enmasse.api.history.recorder import Recorder
+from enmasse.api.history.recorder import PORTION, Recorder
 from enmasse.api.history.rings import COARSE, FINE, MIDDLE
 from enmasse.api.history.storage import HistoryStorage, Run
 from enmasse.api.monitoring.samples import Samples
 from enmasse.engines import AddressStatistics, Observed
 from fake_engine import FakeEngine
-from history_samples import START_S, address, sample
+from history_samples import START_S, address, record, sample
 
 BASE = "/apis/enmasse.io/v1beta1"
 RANGE = f"{BASE}/namespaces/default/query_range"
@@ -32,7 +32,7 @@ def written(recorder: Recorder, storage: HistoryStorage) -> None:
 def test_unchanged_values_are_not_written(tmp_path: Path) -> None:
     storage, recorder = HistoryStorage(tmp_path / "h.db"), Recorder([], 0)
     for at in range(0, 600, 10):
-        recorder.record(sample(at, {"u": address("u", stored=at // 300)}))
+        record(recorder, sample(at, {"u": address("u", stored=at // 300)}))
     written(recorder, storage)
     one = next(each for each in storage.series() if each.kind == "address")
     rows = storage.rows(one.id, FINE, START_S, START_S + 600)
@@ -45,7 +45,7 @@ def test_an_idle_message_does_not_change_the_values(tmp_path: Path) -> None:
     recorder = Recorder([], 0)
     for at in range(0, 100, 10):
         one = address("u", stored=1, oldest_age_s=float(at + 5))
-        recorder.record(sample(at, {"u": one}))
+        record(recorder, sample(at, {"u": one}))
     one_series = next(each for each in recorder.series if each.kind == "address")
     assert len(recorder.pending(one_series, FINE)) == 1
 
@@ -53,14 +53,15 @@ def test_an_idle_message_does_not_change_the_values(tmp_path: Path) -> None:
 def test_only_the_busiest_have_all_rings(tmp_path: Path) -> None:
     recorder = Recorder([], 0, busiest=2)
     for at in range(0, 1300, 10):
-        recorder.record(
+        record(
+            recorder,
             sample(
                 at,
                 {
                     name: address(name, enqueued=at * speed)
                     for name, speed in (("a", 1), ("b", 100), ("c", 50))
                 },
-            )
+            ),
         )
     by_uid = {one.uid: one for one in recorder.series}
     assert len(recorder.pending(by_uid["b"], FINE)) > 2
@@ -69,16 +70,39 @@ def test_only_the_busiest_have_all_rings(tmp_path: Path) -> None:
     assert all(at <= 600 for at in recent), "it left the busiest at the first ranking"
 
 
+def test_a_series_that_becomes_busy_has_its_present_values_in_all_rings() -> None:
+    recorder = Recorder([], 0, busiest=1)
+    for at in range(0, 1700, 10):
+        # From 600 on only b has traffic, and none after 900.
+        a, b = min(at, 600), min(max(at - 600, 0), 300)
+        both = {"a": address("a", enqueued=a), "b": address("b", enqueued=b)}
+        record(recorder, sample(at, both))
+    of_b = next(each for each in recorder.series if each.uid == "b")
+    rows = recorder.pending(of_b, FINE)
+    assert [row.values and row.values[5] for row in rows] == [300]
+    assert rows[0].time_s - START_S == 1200, "at the ranking, though its values are older"
+
+
+def test_a_large_sample_is_recorded_in_portions() -> None:
+    recorder = Recorder([], 0)
+    many = {str(number): address(str(number)) for number in range(3 * PORTION)}
+    assert len([*recorder.recording(sample(0, many))]) >= 6
+    _, chunks, _ = recorder.flush()
+    assert len({chunk.series for chunk in chunks}) == len(many) + 1, "and the space"
+    assert len([*recorder.recording(sample(10, many))]) == 3
+    assert recorder.flush()[1] == [], "nothing changed"
+
+
 def test_a_restart_continues_series_and_keeps_earlier_rows(tmp_path: Path) -> None:
     file = tmp_path / "h.db"
     first = HistoryStorage(file)
     recorder = Recorder(first.series(), 0)
-    recorder.record(sample(0, {"u": address("u", stored=1)}))
+    record(recorder, sample(0, {"u": address("u", stored=1)}))
     written(recorder, first)
     first.close()
     again = HistoryStorage(file)
     recorder = Recorder(again.series(), again.runs()[-1].end_s)
-    recorder.record(sample(100, {"u": address("u", stored=2)}))
+    record(recorder, sample(100, {"u": address("u", stored=2)}))
     written(recorder, again)
     (one,) = (each for each in again.series() if each.kind == "address")
     rows = again.rows(one.id, COARSE, START_S, START_S + 200)
@@ -88,15 +112,15 @@ def test_a_restart_continues_series_and_keeps_earlier_rows(tmp_path: Path) -> No
 
 def test_a_deleted_address_ends_and_may_return(tmp_path: Path) -> None:
     storage, recorder = HistoryStorage(tmp_path / "h.db"), Recorder([], 0)
-    recorder.record(sample(0, {"u": address("u")}))
-    recorder.record(sample(10, {}))
+    record(recorder, sample(0, {"u": address("u")}))
+    record(recorder, sample(10, {}))
     written(recorder, storage)
     (one,) = (each for each in storage.series() if each.kind == "address")
     assert one.ended_s == START_S + 10
     assert [row.values is None for row in storage.rows(one.id, FINE, 0, START_S + 99)] == [
         *(False, True),
     ]
-    recorder.record(sample(20, {"u": address("u")}))
+    record(recorder, sample(20, {"u": address("u")}))
     written(recorder, storage)
     (same,) = (each for each in storage.series() if each.kind == "address")
     assert (same.id, same.ended_s) == (one.id, None)
@@ -105,7 +129,7 @@ def test_a_deleted_address_ends_and_may_return(tmp_path: Path) -> None:
 def test_expired_rows_are_deleted(tmp_path: Path) -> None:
     storage, recorder = HistoryStorage(tmp_path / "h.db"), Recorder([], 0)
     for at in range(0, 8 * 86_400, 600):
-        recorder.record(sample(at, {"u": address("u", stored=at)}))
+        record(recorder, sample(at, {"u": address("u", stored=at)}))
         if at % 6000 == 0:
             written(recorder, storage)
     (one,) = (each for each in storage.series() if each.kind == "address")
@@ -120,7 +144,7 @@ def test_the_size_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     storage, recorder = HistoryStorage(tmp_path / "h.db"), Recorder([], 0)
     for at in range(0, 6000, 10):
         values = {str(n): address(str(n), delivered=at * n * 7919 % 1_000_003) for n in range(30)}
-        recorder.record(sample(at, values))
+        record(recorder, sample(at, values))
         if at % 300 == 0:
             written(recorder, storage)
     assert storage.size_bytes <= 200_000
@@ -291,7 +315,7 @@ def test_a_week_of_many_addresses_stays_within_200_mib(tmp_path: Path) -> None:
                 receivers=3,
                 oldest_age_s=random.random() * 10,
             )
-        recorder.record(sample(at, busy | idle))
+        record(recorder, sample(at, busy | idle))
         if at % 600 == 0:
             written(recorder, storage)
     written(recorder, storage)

@@ -107,6 +107,16 @@ async def test_incomplete_request_is_closed_at_its_deadline(served: Served, said
         writer.close()
 
 
+async def test_an_idle_connection_is_closed_at_its_own_deadline(served: Served) -> None:
+    assert Bounds().silent_s > 10, "a page asks again every few seconds"
+    async with serving(served, Bounds(silent_s=0.05)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(3):
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
 async def test_oldest_idle_connections_are_closed_for_a_new_one(served: Served) -> None:
     bounds = Bounds(request_s=60, waiting_of_peer_max=3)
     async with serving(served, bounds) as port:

@@ -54,7 +54,8 @@ class History:
         except EnMasseError as error:
             log.warning("history not recorded", reason=error.message)
             return 0.0
-        self._recorder.record(sample)
+        for _ in self._recorder.recording(sample):
+            await asyncio.sleep(0)
         if self._clock.monotonic() - self._flushed_s >= FLUSH_S - FINE.step_s:
             await self.flush()
         return sample.now.cost_s

@@ -6,7 +6,7 @@ most a minute.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from enmasse.api.history.rings import (
@@ -32,6 +32,9 @@ BUSIEST = 1000
 
 RANKED_S = 600
 """Interval of choosing the busiest."""
+
+PORTION = 2_000
+"""Series that are recorded at once."""
 
 ADDRESS_COLUMNS = (
     *("stored_messages", "stored_bytes", "oldest_message_s", "senders", "receivers"),
@@ -114,8 +117,10 @@ class Recorder:
         self._closed: defaultdict[tuple[int, int], list[Chunk]] = defaultdict(list)
         """Chunks whose period has ended, and that are not on disk, by series and ring."""
 
-    def record(self, sample: Sample) -> None:
-        """Record a sample."""
+    def recording(self, sample: Sample) -> Iterator[None]:
+        """Record a sample. It yields after each portion of series: with many, other work is done
+        between portions. The sample is recorded at the end of the iteration.
+        """
         time_s = int(sample.now.time.timestamp())
         time_s -= time_s % FINE.step_s
         if time_s <= self._time_s:
@@ -124,7 +129,9 @@ class Recorder:
         self._time_s = time_s
         self._run_start_s = self._run_start_s or time_s
         addresses, spaces = sample.now.addresses, _spaces(sample)
-        for uid, one in addresses.items():
+        for number, (uid, one) in enumerate(addresses.items(), start=1):
+            if number % PORTION == 0:
+                yield
             values = _address_values(one, time_s)
             recorded = self._by_key.get(("address", uid))
             if recorded is None or recorded.values != values:
@@ -136,8 +143,11 @@ class Recorder:
             self._end(key)
         if time_s - self._ranked_s >= RANKED_S:
             self._rank()
-        for key in [key for key in self._behind if self._write_rings(self._by_key[key], due)]:
-            self._behind.remove(key)
+        for number, key in enumerate([*self._behind], start=1):
+            if number % PORTION == 0:
+                yield
+            if self._write_rings(self._by_key[key], due):
+                self._behind.remove(key)
 
     @property
     def series(self) -> Iterable[Series]:

@@ -29,6 +29,9 @@ class BoundedConfig(uvicorn.Config):
     """uvicorn's settings and our limits."""
 
     def __init__(self, app: Any, bounds: Bounds, tls: TlsFiles | None, **options: Any) -> None:
+        # Longer than the interval at which a client or a page asks again: it would otherwise send a
+        # request into a connection that is just being closed.
+        options["timeout_keep_alive"] = bounds.silent_s
         super().__init__(app, http=BoundedProtocol, ws=BoundedWebSocket, **options)
         self.bounds = bounds
         self._tls = tls
@@ -173,7 +176,8 @@ class BoundedProtocol(H11Protocol):
         """Run the timer exactly while an incomplete request is awaited."""
         if self._upgraded:
             return
-        silent = self.timeout_keep_alive_task is not None
+        # uvicorn takes a connection as silent after an answer, even with a part of the next request.
+        silent = self.timeout_keep_alive_task is not None and not self.conn.trailing_data[0]
         if silent or self.conn.their_state in _COMPLETE_STATES:
             self._stop_timer()
         elif self._timer is None and not self.transport.is_closing():

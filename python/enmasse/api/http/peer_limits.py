@@ -26,7 +26,7 @@ class Bounds:
     """Maximum of those whose handshake has begun."""
 
     silent_s: float = 30.0
-    """Idle time-out of an HTTP/2 connection."""
+    """Idle time-out of a connection."""
 
     stalled_s: float = 30.0
     """Time-out for an HTTP/2 peer that does not read."""

@@ -127,9 +127,7 @@ def is_live(key: str) -> bool:
     return key not in DECLARED_KEYS
 
 
-def sort_value(
-    model: type[Resource], key: str, sample: Sample | None
-) -> Callable[[Any], Any]:
+def sort_value(model: type[Resource], key: str, sample: Sample | None) -> Callable[[Any], Any]:
     """Return the function that gives a resource of a kind its value of a sort key."""
     if key in DECLARED_KEYS:
         return DECLARED_KEYS[key]
