@@ -207,6 +207,26 @@ def test_stream_is_read_from_an_offset(console: Console, space: str) -> None:
     expect(page.get_by_role("row").nth(1)).to_contain_text("event 3")
 
 
+def test_a_message_of_a_stream_that_cannot_be_decoded_has_a_row(
+    console: Console, space: str
+) -> None:
+    put_address(console.platform, space, "odd", "topic", retention={"age": "1d"})
+    nested: object = "x"
+    for _ in range(60):
+        nested = [nested]
+    with closing(connect(console.platform, space)) as connection:
+        sender = connection.create_sender("odd")
+        for body in ("before", nested, "after"):
+            sender.send(Message(body=body))
+    page = console.open(address_path(space, "mail.odd", "messages"))
+    expect(page.get_by_role("row")).to_have_count(4)
+    row = page.get_by_role("row").nth(2)
+    expect(row.get_by_role("cell").nth(0)).to_have_text("1")
+    expect(row).to_contain_text("Cannot be decoded")
+    row.get_by_role("button").first.click()
+    expect(page.get_by_role("dialog")).to_contain_text("The message cannot be decoded here")
+
+
 def test_command_sends_over_the_api(platform: Platform, space: str) -> None:
     where = ("--space", space, "--namespace", space)
     said = platform.enmasse("post", "posted", "--body", "hello", "-p", "team=north", *where)

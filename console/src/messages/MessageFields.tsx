@@ -6,13 +6,11 @@ import {
   GridItem,
   Split,
   SplitItem,
-  Stack,
-  StackItem,
   TextInput,
 } from '@patternfly/react-core';
 import MinusIcon from '@patternfly/react-icons/dist/esm/icons/minus-circle-icon';
-import PlusIcon from '@patternfly/react-icons/dist/esm/icons/plus-circle-icon';
 import { DraftFields, type FieldSpec } from '@/ui/DraftFields';
+import { ItemList } from '@/ui/ItemList';
 import { bodyFault, type MessageDraft, type NamedValue } from './messageDraft';
 
 /** The fields of a message that a person writes. */
@@ -43,61 +41,46 @@ interface NamedValuesProps {
 }
 
 function NamedValues({ title, values, onChange }: NamedValuesProps) {
-  const put = (at: number, change: Partial<NamedValue>) => {
-    onChange(values.map((one, index) => (index === at ? { ...one, ...change } : one)));
-  };
   return (
     <FormGroup label={title} role="group">
-      <Stack hasGutter>
-        {values.map((one, index) => (
-          <StackItem key={index}>
-            <Split hasGutter>
-              <SplitItem isFilled>
-                <TextInput
-                  aria-label={`Name ${String(index + 1)} of ${title}`}
-                  placeholder="name"
-                  value={one.name}
-                  onChange={(_event, name) => {
-                    put(index, { name });
-                  }}
-                />
-              </SplitItem>
-              <SplitItem isFilled>
-                <TextInput
-                  aria-label={`Value ${String(index + 1)} of ${title}`}
-                  placeholder={'text, 5, true or "5"'}
-                  value={one.value}
-                  onChange={(_event, value) => {
-                    put(index, { value });
-                  }}
-                />
-              </SplitItem>
-              <SplitItem>
-                <Button
-                  variant="plain"
-                  aria-label={`Remove ${one.name || 'this one'}`}
-                  icon={<MinusIcon />}
-                  onClick={() => {
-                    onChange(values.filter((_one, at) => at !== index));
-                  }}
-                />
-              </SplitItem>
-            </Split>
-          </StackItem>
-        ))}
-        <StackItem>
-          <Button
-            variant="link"
-            isInline
-            icon={<PlusIcon />}
-            onClick={() => {
-              onChange([...values, { name: '', value: '' }]);
-            }}
-          >
-            Add to {title.toLowerCase()}
-          </Button>
-        </StackItem>
-      </Stack>
+      <ItemList
+        items={values}
+        onChange={onChange}
+        addTitle={`Add to ${title.toLowerCase()}`}
+        newItem={() => ({ name: '', value: '' })}
+        render={(one, index, { set, remove }) => (
+          <Split hasGutter>
+            <SplitItem isFilled>
+              <TextInput
+                aria-label={`Name ${String(index + 1)} of ${title}`}
+                placeholder="name"
+                value={one.name}
+                onChange={(_event, name) => {
+                  set({ name });
+                }}
+              />
+            </SplitItem>
+            <SplitItem isFilled>
+              <TextInput
+                aria-label={`Value ${String(index + 1)} of ${title}`}
+                placeholder={'text, 5, true or "5"'}
+                value={one.value}
+                onChange={(_event, value) => {
+                  set({ value });
+                }}
+              />
+            </SplitItem>
+            <SplitItem>
+              <Button
+                variant="plain"
+                aria-label={`Remove ${one.name || 'this one'}`}
+                icon={<MinusIcon />}
+                onClick={remove}
+              />
+            </SplitItem>
+          </Split>
+        )}
+      />
     </FormGroup>
   );
 }

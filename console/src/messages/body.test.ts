@@ -42,3 +42,9 @@ it('puts a body on one short line', () => {
   expect(bodyLine(stored('a\n  b'))).toBe('a b');
   expect(bodyLine(stored('x'.repeat(1000)))).toHaveLength(200);
 });
+
+it('says on the line that a message cannot be decoded', () => {
+  expect(bodyLine({ bytes: 9, problem: 'it nests deeper than 32 levels' })).toBe(
+    'Cannot be decoded: it nests deeper than 32 levels',
+  );
+});

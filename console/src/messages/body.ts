@@ -77,6 +77,7 @@ export async function bodyText(message: StoredMessage, view: View): Promise<stri
 
 /** One line of a body for a table. */
 export function bodyLine(message: StoredMessage): string {
+  if (message.problem) return `Cannot be decoded: ${message.problem}`;
   const body = message.message?.body;
   if (body === undefined) return '';
   const text = typeof body === 'string' ? body : stringifyExact(body);

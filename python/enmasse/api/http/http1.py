@@ -176,7 +176,7 @@ class BoundedProtocol(H11Protocol):
         """Run the timer exactly while an incomplete request is awaited."""
         if self._upgraded:
             return
-        # uvicorn takes a connection as silent after an answer, even with a part of the next request.
+        # uvicorn takes a connection as silent after an answer, even with half a request.
         silent = self.timeout_keep_alive_task is not None and not self.conn.trailing_data[0]
         if silent or self.conn.their_state in _COMPLETE_STATES:
             self._stop_timer()

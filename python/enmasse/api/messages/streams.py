@@ -15,7 +15,9 @@ from enmasse.api.messages.documents import Form, fault, parsed, shown_message
 from enmasse.api.platform import Platform
 from enmasse.base.clock import rfc3339
 from enmasse.base.errors import EnMasseError
-from enmasse.messaging import Message, Start
+from enmasse.client.links import ClientDelivery
+from enmasse.messaging import Start
+from enmasse.native import decode_message
 from enmasse.resources import Address
 from enmasse.resources.model import Model
 
@@ -28,6 +30,12 @@ SILENCE_S = 0.5
 TIMEOUT_S = 10.0
 SHOWN_BYTES_MAX = 65_536
 """A larger message is shown without its body."""
+
+_HEAD_SECTIONS = (b"\0\x53\x70", b"\0\x53\x71", b"\0\x53\x72")
+"""Descriptors of the sections that the node writes."""
+
+_LIST0, _COMPOUND8 = b"\x45", (b"\xc0", b"\xc1")
+"""Constructors (AMQP 1.0, part 1, 1.6.22 and 1.6.23); the others have four bytes of size."""
 
 OFFSET, PARTITION, ENQUEUED = "x-stream-offset", "x-opt-partition", "x-opt-enqueued-time"
 
@@ -65,9 +73,9 @@ async def peek(platform: Platform, address: Address, body: dict[str, Any]) -> di
     async with platform.engine.session(space) as session:
         opened = session.receiver(address.name, count=wanted.limit, start=Start(start, partition))
         async with opened as receiver:
-            async for message, message_bytes in _messages(receiver, wanted.limit):
-                items.append(_shown(message, message_bytes, wanted.form))
-                size, last = size + message_bytes, items[-1]["offset"]
+            async for delivery in _deliveries(receiver, wanted.limit):
+                items.append(_shown(delivery, wanted.form))
+                size, last = size + len(delivery.data), items[-1]["offset"]
                 if size >= BYTES_MAX:
                     break
     shown: dict[str, Any] = {"messages": len(items), "bytes": size, "items": items}
@@ -104,8 +112,8 @@ def _start_of(
     return partition, given[0]
 
 
-async def _messages(receiver: Any, limit: int) -> AsyncIterator[tuple[Message, int]]:
-    """Yield messages with their sizes, until the stream has no more for a while."""
+async def _deliveries(receiver: Any, limit: int) -> AsyncIterator[ClientDelivery]:
+    """Yield deliveries, until the stream has no more for a while."""
     deliveries = aiter(receiver)
     for _ in range(limit):
         try:
@@ -114,22 +122,44 @@ async def _messages(receiver: Any, limit: int) -> AsyncIterator[tuple[Message, i
         except (StopAsyncIteration, TimeoutError):
             return
         delivery.settle()
-        try:
-            yield delivery.message, len(delivery.data)
-        except EnMasseError:
-            continue
+        yield delivery
 
 
-def _shown(message: Message, size: int, form: Form) -> dict[str, Any]:
-    annotations = message.annotations
-    enqueued = annotations.get(ENQUEUED)
+def _shown(delivery: ClientDelivery, form: Form) -> dict[str, Any]:
+    size, message, problem = len(delivery.data), None, None
+    try:
+        message = delivery.message
+        annotations = message.annotations
+    except EnMasseError as error:
+        # One such message must neither hide the others nor be left out.
+        problem = error.message
+        annotations = decode_message(head_of(delivery.data)).annotations
     shown: dict[str, Any] = {
         "offset": int(annotations.get(OFFSET, 0)),
         "partition": int(annotations.get(PARTITION, 0)),
         "bytes": size,
     }
+    enqueued = annotations.get(ENQUEUED)
     if isinstance(enqueued, datetime):
         shown["enqueued"] = rfc3339(enqueued.astimezone(UTC))
-    if size <= SHOWN_BYTES_MAX:
+    if problem is not None:
+        shown["problem"] = problem
+    elif message is not None and size <= SHOWN_BYTES_MAX:
         shown |= shown_message(message, form)
     return shown
+
+
+def head_of(data: bytes) -> bytes:
+    """Return the sections of an encoded message up to its annotations, which the node has written:
+    header, delivery annotations and message annotations (AMQP 1.0, part 3, 3.2).
+    """
+    at = 0
+    while data.startswith(_HEAD_SECTIONS, at):
+        code, size = data[at + 3 : at + 4], data[at + 4 : at + 8]
+        if code == _LIST0:
+            at += 4
+        elif code in _COMPOUND8:
+            at += 5 + int.from_bytes(size[:1])
+        else:
+            at += 8 + int.from_bytes(size)
+    return data[:at]
