@@ -13,6 +13,8 @@ export class ApiError extends Error {
     readonly reason = '',
     readonly causes: readonly FieldCause[] = [],
     readonly retryAfterSeconds: number | null = null,
+    /** The platform's own code, which stays when the text changes. */
+    readonly code = '',
   ) {
     super(message);
     this.name = 'ApiError';
@@ -43,7 +45,7 @@ export class Unreachable extends Error {
 interface StatusDocument {
   message?: string;
   reason?: string;
-  details?: { causes?: FieldCause[]; retryAfterSeconds?: number };
+  details?: { causes?: FieldCause[]; retryAfterSeconds?: number; code?: string };
 }
 
 /** Translate a response that is not a success. */
@@ -61,6 +63,7 @@ export function errorOf(status: number, body: string): ApiError {
     document.reason,
     document.details?.causes ?? [],
     document.details?.retryAfterSeconds ?? null,
+    document.details?.code,
   );
 }
 

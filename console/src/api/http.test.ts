@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { isLost, reportReached } from './connectivity';
 import { ApiError, Unreachable } from './errors';
-import { bindSession, noteInput, request, withQuery } from './http';
+import { NO_SESSION, bindSession, noteInput, request, withQuery } from './http';
 
 const answers = vi.fn<typeof fetch>();
 
@@ -26,7 +26,7 @@ function answer(status: number, body: unknown, type = 'application/json'): Respo
 
 describe('request', () => {
   it('sends the CSRF token with writes only', async () => {
-    bindSession('proof', () => undefined);
+    bindSession({ ...NO_SESSION, csrf: 'proof' });
     answers.mockImplementation(() => Promise.resolve(answer(200, {})));
     await request('GET', '/apis');
     expect(lastHeaders().get('X-CSRF-Token')).toBeNull();
@@ -63,10 +63,30 @@ describe('request', () => {
 
   it('ends the session at 401', async () => {
     const ended = vi.fn();
-    bindSession('proof', ended);
+    bindSession({ ...NO_SESSION, csrf: 'proof', onEnd: ended });
     answers.mockResolvedValue(answer(401, { message: 'over' }));
     await expect(request('GET', '/apis')).rejects.toBeInstanceOf(ApiError);
     expect(ended).toHaveBeenCalledOnce();
+  });
+
+  it.each([true, false])('renews the session that another tab has begun (same user: %s)', async (isSame) => {
+    const renew = vi.fn(() => {
+      bindSession({ ...NO_SESSION, csrf: 'new' });
+      return Promise.resolve(isSame);
+    });
+    bindSession({ ...NO_SESSION, csrf: 'old', renew });
+    answers.mockImplementation((_path, init) =>
+      Promise.resolve(
+        (init?.headers as Headers).get('X-CSRF-Token') === 'new'
+          ? answer(201, { made: true })
+          : answer(403, { message: 'send the header', details: { code: 'E2006' } }),
+      ),
+    );
+    const written = request('POST', '/apis', { body: {} });
+    if (isSame) expect(await written).toEqual({ made: true });
+    else await expect(written).rejects.toThrow('Another account has logged in');
+    expect(answers).toHaveBeenCalledTimes(isSame ? 2 : 1);
+    expect(renew).toHaveBeenCalledOnce();
   });
 
   it('reports an outage, and its end', async () => {

@@ -1,5 +1,5 @@
 import { reportLost, reportReached } from './connectivity';
-import { Unreachable, errorOf } from './errors';
+import { ApiError, Unreachable, errorOf } from './errors';
 import { parseExact, stringifyExact } from './exactJson';
 
 /** Every request of the console goes through `request`: it knows the session and translates errors once. */
@@ -7,6 +7,7 @@ import { parseExact, stringifyExact } from './exactJson';
 /** Input of the person within this time makes a request count as activity of the session. */
 const ACTIVE_MS = 10_000;
 const GATEWAY_ERRORS = [502, 504];
+const CSRF_TOKEN_REQUIRED = 'E2006';
 
 export type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
 
@@ -21,14 +22,30 @@ export interface RequestOptions {
   signal?: AbortSignal | undefined;
 }
 
-let csrf = '';
-let lastInput = Date.now();
-let onSessionEnd: () => void = () => undefined;
+export interface SessionBinding {
+  /** Sent with each write. */
+  csrf: string;
+  /** What follows the end of the session. */
+  onEnd: () => void;
+  /**
+   * Take over the session of another tab, whose login replaced the cookie of all tabs. Returns whether it is of the
+   * same user.
+   */
+  renew: () => Promise<boolean>;
+}
 
-/** Set what the session needs in each request, and what follows its end. */
-export function bindSession(token: string, ended: () => void): void {
-  csrf = token;
-  onSessionEnd = ended;
+export const NO_SESSION: SessionBinding = {
+  csrf: '',
+  onEnd: () => undefined,
+  renew: () => Promise.resolve(false),
+};
+
+let session = NO_SESSION;
+let lastInput = Date.now();
+
+/** Set what requests need of the session. */
+export function bindSession(binding: SessionBinding): void {
+  session = binding;
 }
 
 export function noteInput(): void {
@@ -49,14 +66,33 @@ export function withQuery(path: string, query: Query = {}): string {
 function headersOf(method: string, options: RequestOptions): Headers {
   const headers = new Headers({ Accept: options.accept ?? 'application/json' });
   if (options.body !== undefined) headers.set('Content-Type', options.type ?? 'application/json');
-  if (method !== 'GET' && csrf) headers.set('X-CSRF-Token', csrf);
+  if (method !== 'GET' && session.csrf) headers.set('X-CSRF-Token', session.csrf);
   // A request that a timer starts does not prolong the session of an absent person.
   if (Date.now() - lastInput > ACTIVE_MS) headers.set('X-Background', '1');
   return headers;
 }
 
-/** Send one request and return its successful response. Throws ApiError or Unreachable. */
+/**
+ * Send one request and return its successful response. Throws ApiError or Unreachable.
+ *
+ * A write that was refused because another tab has logged in since is sent again, unless it would then be done as
+ * another user.
+ */
 export async function send(method: string, path: string, options: RequestOptions = {}): Promise<Response> {
+  try {
+    return await sendOnce(method, path, options);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== CSRF_TOKEN_REQUIRED) throw error;
+    if (!(await session.renew()))
+      throw new ApiError(
+        403,
+        'Another account has logged in in this browser. Check the name at the top, then try again.',
+      );
+    return await sendOnce(method, path, options);
+  }
+}
+
+async function sendOnce(method: string, path: string, options: RequestOptions): Promise<Response> {
   const isJson = !options.type || options.type.endsWith('json');
   const body =
     options.body === undefined ? null : isJson ? stringifyExact(options.body) : (options.body as string);
@@ -82,7 +118,7 @@ export async function send(method: string, path: string, options: RequestOptions
   reportReached();
   if (response.ok) return response;
   const error = errorOf(response.status, await response.text());
-  if (response.status === 401 && !path.startsWith('/console/session')) onSessionEnd();
+  if (response.status === 401 && !path.startsWith('/console/session')) session.onEnd();
   throw error;
 }
 

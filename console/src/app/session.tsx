@@ -1,8 +1,17 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
+import {
+  createContext,
+  useCallback,
+  useContext,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+  type ReactNode,
+} from 'react';
 import { onRecovery } from '@/api/connectivity';
 import { ApiError } from '@/api/errors';
-import { bindSession, noteInput, request } from '@/api/http';
+import { NO_SESSION, bindSession, noteInput, request } from '@/api/http';
 import type { Session } from '@/api/types';
 
 /** The session: who is logged in and what the page may offer. It lives in a cookie that the page cannot read. */
@@ -28,34 +37,64 @@ export function SessionProvider({ children }: { children: ReactNode }) {
   const client = useQueryClient();
   const [state, setState] = useState<State>({ phase: 'unknown' });
 
+  const user = useRef<string | null>(null);
+
   const end = useCallback(
     (isOver: boolean) => {
-      bindSession('', () => undefined);
-      client.clear();
-      setState({ phase: 'out', isOver });
+      bindSession(NO_SESSION);
+      if (user.current !== null) client.clear();
+      user.current = null;
+      setState((before) => (before.phase === 'out' ? before : { phase: 'out', isOver }));
     },
     [client],
   );
+  /** Go on with a session; returns whether it is of the same user as the one before. */
   const begin = useCallback(
-    (session: Session) => {
-      bindSession(session.csrf, () => {
-        end(true);
+    function begin(session: Session): boolean {
+      const isOther = user.current !== null && user.current !== session.user;
+      user.current = session.user;
+      bindSession({
+        csrf: session.csrf,
+        onEnd: () => {
+          end(true);
+        },
+        renew: async () => {
+          try {
+            return begin(await request<Session>('GET', PATH));
+          } catch (error) {
+            if (error instanceof ApiError) end(true);
+            return false;
+          }
+        },
       });
       setState({ phase: 'in', session });
+      // The pages show what the other one may see.
+      if (isOther) void client.resetQueries();
+      return !isOther;
     },
-    [end],
+    [client, end],
   );
-  const resume = useCallback(
-    () =>
-      request<Session>('GET', PATH).then(begin, (error: unknown) => {
-        if (error instanceof ApiError) end(false);
-      }),
-    [begin, end],
-  );
+  const resume = useCallback(async () => {
+    try {
+      begin(await request<Session>('GET', PATH));
+    } catch (error) {
+      if (error instanceof ApiError) end(user.current !== null);
+    }
+  }, [begin, end]);
 
   useEffect(() => {
     void resume();
     return onRecovery(() => void resume());
+  }, [resume]);
+  // Another tab may have logged in or out meanwhile: the cookie is that of all tabs.
+  useEffect(() => {
+    const look = () => {
+      if (document.visibilityState === 'visible') void resume();
+    };
+    document.addEventListener('visibilitychange', look);
+    return () => {
+      document.removeEventListener('visibilitychange', look);
+    };
   }, [resume]);
   useEffect(() => {
     const events = ['pointerdown', 'keydown', 'wheel'] as const;

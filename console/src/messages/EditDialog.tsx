@@ -12,6 +12,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { firstMessage, operate, type DeadLetterGroup, type StoredMessage } from '@/api/messages';
 import type { Address } from '@/api/types';
+import { ActionButton } from '@/ui/ActionButton';
 import { ActionError, Empty, Loading } from '@/ui/States';
 import { MessageFields } from './MessageFields';
 import { bodyFault, draftOf, outgoing } from './messageDraft';
@@ -50,10 +51,10 @@ function Editor({ address, stored, group, onClose }: EditorProps) {
       </ModalBody>
       <ModalFooter>
         {redrive.isSuccess ? (
-          <Button onClick={onClose}>Close</Button>
+          <ActionButton onClick={onClose}>Close</ActionButton>
         ) : (
           <>
-            <Button
+            <ActionButton
               isLoading={redrive.isPending}
               isDisabled={redrive.isPending || bodyFault(draft) !== undefined}
               onClick={() => {
@@ -61,7 +62,7 @@ function Editor({ address, stored, group, onClose }: EditorProps) {
               }}
             >
               Redrive
-            </Button>
+            </ActionButton>
             <Button variant="link" onClick={onClose}>
               Cancel
             </Button>

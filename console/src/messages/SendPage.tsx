@@ -1,8 +1,9 @@
-import { ActionGroup, Button, Card, CardBody, CardTitle, Form, PageSection } from '@patternfly/react-core';
+import { ActionGroup, Card, CardBody, CardTitle, Form, PageSection } from '@patternfly/react-core';
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { sendMessage } from '@/api/messages';
 import { useAddress } from '@/addresses/AddressLayout';
+import { ActionButton } from '@/ui/ActionButton';
 import { NumberField } from '@/ui/fields';
 import { MessageFields } from './MessageFields';
 import { SendOutcome } from './SendOutcome';
@@ -35,13 +36,13 @@ export function SendPage() {
             <NumberField label="How often" min={1} max={100} value={copies} onChange={setCopies} />
             <SendOutcome error={sending.error} answer={sending.data} />
             <ActionGroup>
-              <Button
+              <ActionButton
                 type="submit"
                 isLoading={sending.isPending}
                 isDisabled={sending.isPending || bodyFault(draft) !== undefined}
               >
                 Send
-              </Button>
+              </ActionButton>
             </ActionGroup>
           </Form>
         </CardBody>

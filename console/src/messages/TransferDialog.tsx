@@ -19,6 +19,7 @@ import { useList } from '@/api/list';
 import { operateAll, type Operation, type Selection } from '@/api/messages';
 import type { Address } from '@/api/types';
 import { spaceOf } from '@/spaces/paths';
+import { ActionButton } from '@/ui/ActionButton';
 import { ActionError } from '@/ui/States';
 import { SelectField } from '@/ui/fields';
 import { exact, plural } from '@/ui/format';
@@ -184,10 +185,10 @@ export function TransferDialog({ address, transfer, onClose }: TransferDialogPro
       </ModalBody>
       <ModalFooter>
         {running.isSuccess ? (
-          <Button onClick={close}>Close</Button>
+          <ActionButton onClick={close}>Close</ActionButton>
         ) : (
           <>
-            <Button
+            <ActionButton
               variant={action === 'purge' ? 'danger' : 'primary'}
               isLoading={isRunning}
               isDisabled={isRunning || !total || (needsTarget && to === '')}
@@ -196,7 +197,7 @@ export function TransferDialog({ address, transfer, onClose }: TransferDialogPro
               }}
             >
               {words.verb}
-            </Button>
+            </ActionButton>
             <Button variant="link" onClick={close}>
               {isRunning ? 'Stop' : 'Cancel'}
             </Button>

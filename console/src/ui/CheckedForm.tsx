@@ -3,6 +3,7 @@ import type { UseMutationResult } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { ApiError } from '@/api/errors';
 import type { Check } from '@/api/write';
+import { ActionButton } from './ActionButton';
 import { ActionError } from './States';
 import { FaultsProvider, type FormFaults } from './fields';
 
@@ -86,9 +87,13 @@ export function SaveForm(props: SaveFormProps) {
           <ActionError error={check.error} title="The platform would refuse this" />
         ) : null}
         <ActionGroup>
-          <Button type="submit" isDisabled={!props.isReady || save.isPending} isLoading={save.isPending}>
+          <ActionButton
+            type="submit"
+            isDisabled={!props.isReady || save.isPending}
+            isLoading={save.isPending}
+          >
             {props.action}
-          </Button>
+          </ActionButton>
           <Button variant="link" isDisabled={leave.isDisabled ?? false} onClick={leave.run}>
             {leave.title}
           </Button>

@@ -1,6 +1,7 @@
 import { Button, Modal, ModalBody, ModalFooter, ModalHeader, Stack, StackItem } from '@patternfly/react-core';
 import { useMutation } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
+import { ActionButton } from './ActionButton';
 import { ActionError } from './States';
 
 /** A question before an action that cannot be undone. It names what is affected, and stays open on an error. */
@@ -40,7 +41,7 @@ export function Confirm<T>(props: ConfirmProps<T>) {
         </Stack>
       </ModalBody>
       <ModalFooter>
-        <Button
+        <ActionButton
           variant={isDanger ? 'danger' : 'primary'}
           isLoading={running.isPending}
           isDisabled={running.isPending || isDisabled}
@@ -49,7 +50,7 @@ export function Confirm<T>(props: ConfirmProps<T>) {
           }}
         >
           {action}
-        </Button>
+        </ActionButton>
         <Button variant="link" onClick={onClose}>
           Cancel
         </Button>

@@ -12,6 +12,7 @@ import {
 import { useMutation } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { useNavigate } from 'react-router';
+import { ActionButton } from './ActionButton';
 import { Page, type Crumb } from './Page';
 import { ActionError } from './States';
 
@@ -61,7 +62,7 @@ function Footer({
             </Button>
           </ActionListItem>
           <ActionListItem>
-            <Button
+            <ActionButton
               isDisabled={isBlocked}
               isLoading={running.isPending}
               onClick={() => {
@@ -70,7 +71,7 @@ function Footer({
               }}
             >
               {isLast ? (page.action ?? 'Create') : 'Next'}
-            </Button>
+            </ActionButton>
           </ActionListItem>
         </ActionListGroup>
         <ActionListGroup>

@@ -11,9 +11,9 @@ import {
 } from '@patternfly/react-core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from 'react-router';
-import { UserKind } from '@/api/kinds';
+import { AddressSpaceKind, UserKind } from '@/api/kinds';
 import { useResource } from '@/api/list';
-import type { MessagingUser } from '@/api/types';
+import type { AddressSpace, MessagingUser } from '@/api/types';
 import { create, patch, useDryRun } from '@/api/write';
 import { useNotify } from '@/app/notices';
 import { spacePath } from '@/spaces/paths';
@@ -240,6 +240,11 @@ function UserForm({ namespace, space, existing }: FormProps) {
 export function UserFormPage() {
   const { namespace = '', space = '', user: name } = useParams();
   const found = useResource<MessagingUser>(UserKind, namespace, name ?? '', { enabled: name !== undefined });
+  const within = useResource<AddressSpace>(AddressSpaceKind, namespace, space, {
+    enabled: name === undefined,
+  });
+  // A form for a space that does not exist could only be refused at its end.
+  const needed = name ? found : within;
   const title = name ? `Edit ${found.data?.spec.username ?? name}` : 'Create user';
   return (
     <Page
@@ -252,9 +257,9 @@ export function UserFormPage() {
       ]}
     >
       <PageSection isFilled>
-        {name && found.error && !found.data ? (
-          <Failure error={found.error} retry={() => void found.refetch()} />
-        ) : name && !found.data ? (
+        {needed.error && !needed.data ? (
+          <Failure error={needed.error} retry={() => void needed.refetch()} />
+        ) : !needed.data ? (
           <Loading />
         ) : (
           <UserForm namespace={namespace} space={space} existing={found.data ?? null} />
