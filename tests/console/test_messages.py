@@ -221,7 +221,7 @@ def test_a_message_of_a_stream_that_cannot_be_decoded_has_a_row(
     page = console.open(address_path(space, "mail.odd", "messages"))
     expect(page.get_by_role("row")).to_have_count(4)
     row = page.get_by_role("row").nth(2)
-    expect(row.get_by_role("cell").nth(0)).to_have_text("1")
+    expect(row.get_by_role("gridcell").nth(0)).to_have_text("1")
     expect(row).to_contain_text("Cannot be decoded")
     row.get_by_role("button").first.click()
     expect(page.get_by_role("dialog")).to_contain_text("The message cannot be decoded here")
