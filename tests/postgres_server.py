@@ -1,5 +1,6 @@
 """A real PostgreSQL server of the test's own, on a free port, from a Python package."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -9,7 +10,6 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -62,10 +62,18 @@ class PostgresServer:
 
     def kill_connection(self, url: str) -> None:
         """kill -9 the server's process of one connection; the server starts all of them anew."""
-        ((pid,),) = self.execute(
-            "select pid from pg_stat_activity"
-            f" where application_name = '{schema_of(url)}' order by backend_start limit 1"
-        )
+        import psycopg
+
+        pids: list[tuple[object, ...]] = []
+        while not pids:
+            # It refuses connections while it recovers from an earlier kill.
+            with contextlib.suppress(psycopg.OperationalError):
+                pids = self.execute(
+                    "select pid from pg_stat_activity"
+                    f" where application_name = '{schema_of(url)}' order by backend_start limit 1"
+                )
+            self._control("status")
+        ((pid,),) = pids
         assert isinstance(pid, int)
         os.kill(pid, signal.SIGKILL)
 
@@ -97,7 +105,7 @@ def schema_of(url: str) -> str:
     return url.rpartition("=")[2]
 
 
-@contextmanager
+@contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
     """Start a server and stop it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="enmasse-postgres-"))

@@ -274,7 +274,7 @@ async def test_open_fails_on_an_invalid_address_that_may_hold_messages(
     status = {"planStatus": {"name": "small", "partitions": 1, "resources": {}}}
     cluster.request("PATCH", f"{path}/status", {"status": status}, MERGE)
     cluster.request("PATCH", path, {"spec": {"partitions": 3}}, MERGE)
-    with pytest.raises(Unavailable, match="may hold messages: mend Address default.orders"):
+    with pytest.raises(Unavailable, match="may hold messages: correct Address default.orders"):
         await KubernetesStore.open(cluster.url, SystemClock())
 
 
