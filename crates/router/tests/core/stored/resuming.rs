@@ -492,7 +492,8 @@ impl Clients {
 
     /// The receiver processes a message and reports its state.
     fn work(&mut self, house: &mut House, dice: &mut Dice) {
-        let Some((_, receiver)) = self.attachments else { return };
+        // If the log has stopped, the node may have ended the link: then no outcome arrives any more.
+        let Some((_, receiver)) = self.attachments.filter(|_| house.recorded.closed == 0) else { return };
         let open: Vec<(u64, u64)> = self
             .tokens
             .iter()
