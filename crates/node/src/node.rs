@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
-use enmasse_router::core::{AddressKey, QueueNumbers, ReceiveBudget};
+use enmasse_router::core::{AddressKey, QueueNumbers, ReceiveBudget, SubscriptionNames};
 use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Protocol, RecoveredQueues, Shard};
 use enmasse_router::table::{Space, Table};
 
@@ -88,7 +88,9 @@ impl Node {
             (journal, journal_threads) = (Some(running), threads);
         }
         let shared = Arc::new(Shared::new(config, events, clock, checker, questions, mailboxes, journal));
-        let common = Arc::new(common(config, count, recovered_queues.numbers()));
+        let subscription_names = recovered_queues.subscription_names();
+        let common = common(config, count, recovered_queues.numbers());
+        let common = Arc::new(shard::Shared { subscription_names, ..common });
         let table =
             Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DummyCredentialSecret::bytes)));
         let certificates = Arc::new(Certificates::new(Arc::clone(&table)));
@@ -543,6 +545,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         mqtt: Arc::new(mqtt),
         dynamic: DynamicNodes::default(),
         link_names: LinkNames::default(),
+        subscription_names: SubscriptionNames::default(),
         loads: (0..count).map(|_| Load::default()).collect(),
         link_capacity: limits.link_capacity,
         queue_numbers,

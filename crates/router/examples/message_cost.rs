@@ -13,7 +13,7 @@ use enmasse_amqp::types::{Body, Message, Outcome};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{
     AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links,
-    OpenQueue, Router, ToLink,
+    OpenQueue, Replacement, Router, ToLink,
 };
 
 const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };
@@ -31,6 +31,10 @@ struct Sink {
 
 impl Links for Sink {
     fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
+    fn replace(&mut self, _: u16, _: Replacement) {
         unreachable!("all addresses have this home");
     }
 

@@ -21,7 +21,7 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::log::{Config as LogConfig, Disk, Fault, Log};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::{Answer, OpenQueue, QueueNumbers, ReceiveBudget, SETTLE_TIMEOUT_MS};
+use enmasse_router::core::{Answer, OpenQueue, QueueNumbers, ReceiveBudget, SETTLE_TIMEOUT_MS, SubscriptionNames};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Guesses, LinkNames, Load, Peer, Shard, Shared, StoredAddressChange};
 use enmasse_router::table::Table;
@@ -216,6 +216,7 @@ impl Bench {
             dynamic: DynamicNodes::default(),
             mqtt: Arc::default(),
             link_names: LinkNames::default(),
+            subscription_names: SubscriptionNames::default(),
             loads: vec![Load::default()],
             link_capacity: 1000,
             message_size_max: None,

@@ -12,10 +12,13 @@ pub(crate) const EXPIRED: &str = "expired";
 
 /// The queue of clients of MQTT.
 pub(crate) const QUEUE: &str = "orders";
-/// Their topic.
-pub(crate) const TOPIC: &str = "events";
+/// Their topics, which may have different homes.
+pub(crate) const TOPICS: [&str; 2] = ["events", "signals"];
 /// Their stream.
 pub(crate) const STREAM: &str = "log";
+
+/// The topics of subscriptions that move from one to the other.
+pub(crate) const MOVING: [&str; 2] = ["news", "sport"];
 
 /// One declared address.
 #[derive(Clone, Debug)]
@@ -88,6 +91,7 @@ impl Declared {
             address("news", AddressType::Topic, failing),
             address("news::all", AddressType::Subscription, failing),
             address("events", AddressType::Topic, Terms::default()),
+            address("sport", AddressType::Topic, failing),
         ];
         addresses[5].messages_max = *random.pick(&[None, None, Some(20)]);
         addresses[10].kind = AddressKind::Stream;
@@ -99,8 +103,9 @@ impl Declared {
     pub(crate) fn devices(random: &mut Random) -> Vec<Self> {
         let mut addresses = vec![
             Self::new(QUEUE, AddressType::Queue, 1000),
-            Self::new(TOPIC, AddressType::Topic, 1000),
+            Self::new(TOPICS[0], AddressType::Topic, 1000),
             Self::new(STREAM, AddressType::Topic, 1000),
+            Self::new(TOPICS[1], AddressType::Topic, 1000),
         ];
         addresses[2].kind = AddressKind::Stream;
         addresses[2].partitions = Some(random.between(1, 3) as u32);

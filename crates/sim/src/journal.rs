@@ -49,6 +49,10 @@ impl Journal {
         if !recovered.gaps.is_empty() {
             return Err(format!("the journal has lost durable records: {:?}", recovered.gaps));
         }
+        let unnamed = recovered.unnamed();
+        if unnamed.messages > 0 {
+            return Err(format!("the journal has {} messages of queues without a name", unnamed.messages));
+        }
         let replies = (0..shards).map(|_| VecDeque::new()).collect();
         let reader = log.reader();
         let commits = CommitSchedule::new(config.commit_bytes);

@@ -23,6 +23,9 @@ pub(crate) enum LinkSpec {
     DynamicReceiver,
     /// receive from a subscription of a topic that outlives the link; `shared`: with other clients
     Subscriber { topic: String, name: String, shared: bool },
+    /// the same, not shared: each attach may name another topic, whose subscription replaces that of
+    /// the former one
+    MovingSubscriber { topic: &'static str, name: String },
     /// read a stream from its first offset
     StreamReader(String),
     /// create a temporary queue, by a sender with a dynamic target, as JMS does
@@ -98,6 +101,10 @@ impl LinkSpec {
                 capabilities: capabilities(if *shared { &["shared", "global"] } else { &[] }),
                 ..Source::default()
             },
+            Self::MovingSubscriber { topic, name } => {
+                let (topic, name) = ((*topic).to_owned(), name.clone());
+                Self::Subscriber { topic, name, shared: false }.source()
+            }
             Self::StreamReader(name) => {
                 let first = Value::String("first".to_owned());
                 let name_of = Symbol::constant("rabbitmq:stream-offset-spec");

@@ -117,6 +117,7 @@ impl Node {
             dynamic: DynamicNodes::default(),
             mqtt: Arc::default(),
             link_names: LinkNames::default(),
+            subscription_names: recovered_queues.subscription_names(),
             loads: (0..scenario.shards).map(|_| Load::default()).collect(),
             link_capacity: scenario.link_capacity,
             message_size_max: None,

@@ -22,6 +22,7 @@ use super::ids::{AttachmentId, Flow, Joint, PacketFlow, QuestionId, TransactionI
 use super::role::{
     AttachmentRole, Consuming, Guarantee, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
+use super::topic::Replacement;
 use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
 use super::{AddressKey, AddressKind, Declared};
 
@@ -105,6 +106,8 @@ commands! {
         Prepare { transaction: TransactionId },
         /// A message of an address with another home.
         HandOver { handover: Handover<'a> },
+        /// As of [`Router::replace_subscription`](super::Router::replace_subscription).
+        Replace { replacement: Replacement },
         /// `parts`: the number of homes that write a part of it, if there are several.
         Discharge { transaction: TransactionId, fail: bool, parts: u16 },
     }
@@ -244,14 +247,16 @@ wire_units! {
 
 impl<'a> Wire<'a> for Handover<'a> {
     fn encode(&self, to: &mut Encoder) {
-        let (is_operation, expires, due) = match self.reason {
-            HandoverReason::Diverted => (false, None, None),
-            HandoverReason::Operation { expires, due } => (true, expires, due),
+        let (kind, expires, due) = match self.reason {
+            HandoverReason::Diverted => (0_u8, None, None),
+            HandoverReason::Operation { expires, due } => (1, expires, due),
+            HandoverReason::Retained { removes: false } => (2, None, None),
+            HandoverReason::Retained { removes: true } => (3, None, None),
         };
         self.joint.encode(to);
         self.space.encode(to);
         self.to.encode(to);
-        is_operation.encode(to);
+        kind.encode(to);
         expires.encode(to);
         due.encode(to);
         self.message.encode(to);
@@ -259,12 +264,44 @@ impl<'a> Wire<'a> for Handover<'a> {
 
     fn decode(from: &mut Decoder<'a>) -> Result<Self, Malformed> {
         let (joint, space, key) = (Wire::decode(from)?, Wire::decode(from)?, Wire::decode(from)?);
-        let reason = match (bool::decode(from)?, Wire::decode(from)?, Wire::decode(from)?) {
-            (false, None, None) => HandoverReason::Diverted,
-            (true, expires, due) => HandoverReason::Operation { expires, due },
-            (false, ..) => return Err(Malformed("a diverted message has a time")),
+        let reason = match (u8::decode(from)?, Wire::decode(from)?, Wire::decode(from)?) {
+            (0, None, None) => HandoverReason::Diverted,
+            (1, expires, due) => HandoverReason::Operation { expires, due },
+            (2, None, None) => HandoverReason::Retained { removes: false },
+            (3, None, None) => HandoverReason::Retained { removes: true },
+            _ => return Err(Malformed("a message is handed over for no known reason")),
         };
         Ok(Self { joint, space, to: key, reason, message: Wire::decode(from)? })
+    }
+}
+
+impl<'a> Wire<'a> for Replacement {
+    fn encode(&self, to: &mut Encoder) {
+        match self {
+            Self::Ask { by, attachment, requested } => {
+                0_u8.encode(to);
+                by.encode(to);
+                attachment.encode(to);
+                requested.encode(to);
+            }
+            Self::Answer { attachment, answer } => {
+                1_u8.encode(to);
+                attachment.encode(to);
+                answer.encode(to);
+            }
+        }
+    }
+
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, Malformed> {
+        match u8::decode(from)? {
+            0 => Ok(Self::Ask {
+                by: Wire::decode(from)?,
+                attachment: Wire::decode(from)?,
+                requested: Wire::decode(from)?,
+            }),
+            1 => Ok(Self::Answer { attachment: Wire::decode(from)?, answer: Wire::decode(from)? }),
+            _ => Err(Malformed("a command about a name neither asks nor answers")),
+        }
     }
 }
 

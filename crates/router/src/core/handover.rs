@@ -26,6 +26,12 @@ pub enum HandoverReason {
     /// It is a dead letter, or expired: it is stored in a full queue as well, and its lifetime and
     /// schedule applied to its origin only.
     Diverted,
+    /// A message of a topic is to be retained: it takes the place of the one with its name, or
+    /// (`removes`) removes that.
+    Retained {
+        /// it has no content
+        removes: bool,
+    },
     /// An administrator moves or copies it: it keeps its expiry and delivery times, in milliseconds
     /// since 1970, and a full address refuses it.
     Operation {
@@ -41,6 +47,8 @@ impl HandoverReason {
     pub(in crate::core) fn apply(self, head: &mut Head) {
         match self {
             Self::Diverted => (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None),
+            // It is stored as it came.
+            Self::Retained { .. } => {}
             Self::Operation { expires, due } => {
                 // It must not be dropped as a duplicate of itself.
                 (head.ttl_ms, head.absolute_expiry, head.message_id) = (None, expires, None);

@@ -47,10 +47,15 @@ impl Router {
             }
             AttachmentRole::Consumer { filter, mut consuming } => {
                 let at = match address.kind {
-                    AddressKind::Topic => match self.subscribe(key, filter.clone(), &mut consuming, links) {
-                        Ok(at) => at,
-                        Err(error) => return links.send(ToLink::Attached { attachment, answer: Err(error) }),
-                    },
+                    AddressKind::Topic => {
+                        let topic = (address, key);
+                        // The link is refused, or waits for another home.
+                        let Some(at) = self.attach_to_topic(attachment, topic, filter.as_ref(), &mut consuming, links)
+                        else {
+                            return;
+                        };
+                        at
+                    }
                     _ => key,
                 };
                 consuming.resume = consuming.resume.filter(|_| self.resumes_links(at));
@@ -192,7 +197,7 @@ impl Router {
                 self.detach_consumer(key, links);
                 self.end_link_scoped(at, false, links);
             }
-            Occupant::Vacant | Occupant::Detached(_) => {}
+            Occupant::Vacant | Occupant::Detached(_) => self.forget_waiting_link(attachment),
         }
     }
 

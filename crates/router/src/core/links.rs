@@ -4,6 +4,7 @@ use super::command::ToLink;
 use super::delivery::Delivery;
 use super::handover::Handover;
 use super::ids::AttachmentId;
+use super::topic::Replacement;
 
 /// The links of the attachments, as the router sees them. No call follows
 /// [`Router::detach`](super::Router::detach) of an attachment, and no call may re-enter the router.
@@ -22,4 +23,8 @@ pub trait Links {
     /// Passes a message to the home of another address, where
     /// [`Router::receive_handover`](super::Router::receive_handover) takes it.
     fn hand_over(&mut self, home: u16, handover: Handover<'_>);
+
+    /// Passes a command about the name of a subscription to another home, where
+    /// [`Router::replace_subscription`](super::Router::replace_subscription) takes it.
+    fn replace(&mut self, home: u16, replacement: Replacement);
 }

@@ -309,7 +309,9 @@ impl Shard {
         }
         let greets = terms.as_ref().is_some_and(|terms| terms.retained.is_some());
         let waits_for = places.len() + usize::from(greets);
-        conn.attaching = Some(Box::new(Attaching { link, name: name.into(), reply, waits_for, refusal: None }));
+        let (refusal, greeting) = (None, None);
+        conn.attaching = Some(Box::new(Attaching { link, name: name.into(), reply, waits_for, refusal, greeting }));
+        self.prepare_greeting(id, link, name, terms.as_ref());
         for (entry, (attachment, home)) in entries.iter().zip(places) {
             let role = match attach.role {
                 Role::Sender => {
@@ -325,17 +327,18 @@ impl Shard {
             };
             self.attach_link(attachment, home, entry, role);
         }
-        self.attach_greeting(id, link, name, terms.as_ref());
     }
 
     /// Attaches a link without a source (3.5.3), which requests the durable subscription of its
-    /// name. The home of the space's stored addresses finds the topic.
+    /// name. Its home finds the topic. A record of a session may be created after the look-up, so the
+    /// home of the records is asked for an unknown one.
     pub(super) fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let shards = self.shared.loads.len() as u16;
         let conn = &mut self.fabric.conns[id.key()];
         let space = conn.access.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
-        let home = space.stored_home(shards);
         let names = names(space, &conn.container, &attach.name);
+        let known = names.iter().find_map(|name| self.shared.subscription_names.home_of(name));
+        let home = known.unwrap_or_else(|| space.stored_home(shards));
         // The topic is not known yet. No address has this key.
         let unknown =
             Declared { key: AddressKey(u32::MAX), kind: AddressKind::Topic, link_capacity: 0, space: u32::MAX };
@@ -349,6 +352,7 @@ impl Shard {
             reply: reply(attach, &terminus, self.shared.message_size_max),
             waits_for: 1,
             refusal: None,
+            greeting: None,
         }));
         self.send_to_home(home, ToHome::Recall { attachment, names });
         Ok(())

@@ -16,6 +16,7 @@ use super::machine::Machine;
 use super::mqtt::Mqtt;
 use super::renewing::Renewal;
 use super::resumable::Resuming;
+use super::retained::GreetingAttach;
 use super::traffic::Pacing;
 use super::transactions::{Coordinator, HeldOutcomes, Transaction};
 use super::{ConnId, DYNAMIC_PREFIX};
@@ -187,6 +188,8 @@ pub(super) struct Attaching {
     pub(super) waits_for: usize,
     /// the error of a home that refused
     pub(super) refusal: Option<Error>,
+    /// the attach to the queue of retained messages, which follows the others
+    pub(super) greeting: Option<Box<GreetingAttach>>,
 }
 
 /// An attach that waits for its address.

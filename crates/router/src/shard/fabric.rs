@@ -22,8 +22,8 @@ use super::subscribing::Description;
 use super::transactions::transactional;
 use super::work::{DELIVERY_NANOS, LINK_CHECK_NANOS, Work};
 use crate::core::{
-    AddressDescription, AddressKind, AttachmentId, Delivery, Ending, Handover, Hold, Links, QuestionId, ToHome, ToLink,
-    TransactionId, Unsettled,
+    AddressDescription, AddressKind, AttachmentId, Delivery, Ending, Handover, Hold, Links, QuestionId, Replacement,
+    ToHome, ToLink, TransactionId, Unsettled,
 };
 use crate::plan::Operation;
 
@@ -49,6 +49,8 @@ pub(super) struct Fabric {
     /// connections and links where a long delivery of one address has ended and those of others may
     /// continue
     pub(super) freed: Vec<(u32, u32)>,
+    /// connections with a link that attaches to the queue of retained messages now
+    pub(super) greeting: Vec<u32>,
     /// attachments that have answered a read of retained messages, and whether none is left
     pub(super) greeted: Vec<(AttachmentId, bool)>,
     /// results of discharges of transactions of connections here
@@ -87,6 +89,7 @@ impl Fabric {
             too_large: Vec::new(),
             refused: Vec::new(),
             freed: Vec::new(),
+            greeting: Vec::new(),
             greeted: Vec::new(),
             discharged: Vec::new(),
             halted: Vec::new(),
@@ -140,7 +143,21 @@ impl Fabric {
         let has_answers = !(self.sent_settled.is_empty() && self.too_large.is_empty());
         let has_commands = !(self.discharged.is_empty() && self.halted.is_empty() && self.described.is_empty());
         let has_links = !(self.freed.is_empty() && self.greeted.is_empty() && self.refused.is_empty());
-        has_answers || has_commands || has_links
+        has_answers || has_commands || has_links || !self.greeting.is_empty()
+    }
+
+    /// A home has answered an attach. The one to the queue of retained messages is the last, and does
+    /// not follow a refusal.
+    fn continue_attach(&mut self, conn: u32) {
+        let attaching = self.conns.get_mut(conn as usize).and_then(|conn| conn.attaching.as_mut());
+        if let Some(attaching) = attaching.filter(|attaching| attaching.waits_for == 1 && attaching.greeting.is_some())
+        {
+            if attaching.refusal.is_none() {
+                return self.greeting.push(conn);
+            }
+            (attaching.waits_for, attaching.greeting) = (0, None);
+        }
+        self.answer_attach(conn);
     }
 
     /// Answers an attach once the homes of all its addresses have answered. The shard reports a
@@ -457,6 +474,11 @@ impl Fabric {
 }
 
 impl Links for Fabric {
+    fn replace(&mut self, home: u16, replacement: Replacement) {
+        debug_assert_ne!(home, self.index, "a home replaces its own subscriptions itself");
+        self.outboxes[usize::from(home)].push_to_home(&ToHome::Replace { replacement });
+    }
+
     fn hand_over(&mut self, home: u16, handover: Handover<'_>) {
         self.outboxes[usize::from(home)].push_to_home(&ToHome::HandOver { handover });
     }
@@ -609,7 +631,7 @@ impl Fabric {
                 self.finish_detach(attachment);
             }
         }
-        self.answer_attach(state.conn);
+        self.continue_attach(state.conn);
     }
 
     fn unsettled(&mut self, attachment: AttachmentId, unsettled: Unsettled) {

@@ -78,7 +78,9 @@ pub use recovered_queues::{Changes, Openings, RecoveredQueues, Settled};
 pub use stored::StoredAddressChange;
 pub use work::InputProgress;
 
-use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router, ToHome, ToLink};
+use crate::core::{
+    AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router, SubscriptionNames, ToHome, ToLink,
+};
 use crate::table::{SpaceKey, Table};
 use batch::Command;
 use conn::Conn;
@@ -128,6 +130,8 @@ pub struct Shared {
     pub dynamic: DynamicNodes,
     /// links by name
     pub link_names: LinkNames,
+    /// the homes of subscriptions by name
+    pub subscription_names: SubscriptionNames,
     /// the load of each shard
     pub loads: Vec<Load>,
     /// window of links to dynamic nodes and to the anonymous terminus, in deliveries
@@ -234,6 +238,7 @@ impl Shard {
         router.set_queue_numbers(shared.queue_numbers.clone());
         router.set_settle_timeout(shared.multicast_settle_timeout_ms);
         router.set_receive_budget(Arc::clone(&shared.receive_budget));
+        router.set_subscription_names(shared.subscription_names.clone());
         Self {
             router,
             fabric: Fabric::new(index, count, shared.mqtt_hold_ms),
@@ -583,6 +588,7 @@ impl Shard {
             ToHome::NoteTransactionUse { transaction } => router.note_transaction_use(transaction),
             ToHome::Prepare { transaction } => router.prepare(transaction, fabric),
             ToHome::HandOver { handover } => router.receive_handover(&handover, fabric),
+            ToHome::Replace { replacement } => router.replace_subscription(replacement, fabric),
             ToHome::Discharge { transaction, fail, parts } => router.discharge(transaction, fail, parts, fabric),
         }
     }
@@ -617,6 +623,7 @@ impl Shard {
             self.refuse_attaches();
             self.report_pending_outcomes();
             self.resume_freed();
+            self.attach_greetings();
             self.continue_greetings();
             self.answer_discharges();
             self.restart_halted();

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::mqtt::filters::session_of;
 use super::stored::StoredAddressChange;
-use super::subscribing::stored_subscription;
+use super::subscribing::{stored_subscription, topic_of_stored};
 use super::unit_homes::{Placements, UnitHomes};
 use crate::core::{
     AddressKey, AddressKind, Destination, Digests, Filter, OpenQueue, OpenTopic, QueueNumbers, Stream, Subscribing,
-    SubscriptionName, subscription_of,
+    SubscriptionName, SubscriptionNames, subscription_of,
 };
 use crate::table::{AddressEntry, Diff, Space, SpaceKey, Storage, Streaming, Table};
 use enmasse_journal::log::{Freed, Recovered, RecoveredQueue, WriteBatch};
@@ -20,6 +21,7 @@ pub struct RecoveredQueues {
     /// those whose uid was declared again, and whose drop the journal does not have
     replaced: Vec<RecoveredQueue>,
     numbers: QueueNumbers,
+    names: SubscriptionNames,
     /// partitions of each stream
     streams: HashMap<AddressKey, u32>,
     homes: UnitHomes,
@@ -48,10 +50,20 @@ pub struct Settled {
     /// partitions of each new or changed stream
     streams: Vec<(AddressKey, u32)>,
     placements: Placements,
+    /// recovered subscriptions, with their homes
+    names: Vec<(SubscriptionName, u16)>,
     workers: u16,
 }
 
-/// A durable subscription that clients created, as recovered from the journal.
+/// The durable subscriptions that clients created, as recovered from the journal, by the uids of
+/// their topics.
+struct RecoveredSubscriptions<'a> {
+    topics: HashMap<String, Vec<(&'a [u8; 16], &'a RecoveredQueue)>>,
+    /// those that are not opened again
+    obsolete: HashSet<[u8; 16]>,
+}
+
+/// One of them.
 struct RecoveredSubscription<'a> {
     uid: &'a [u8; 16],
     known: &'a RecoveredQueue,
@@ -67,6 +79,76 @@ impl RecoveredSubscription<'_> {
     }
 }
 
+impl<'a> RecoveredSubscriptions<'a> {
+    fn new(known: &'a BTreeMap<[u8; 16], RecoveredQueue>, diff: &Diff, next: &Table) -> Self {
+        let mut topics: HashMap<String, Vec<_>> = HashMap::new();
+        for (uid, known) in known {
+            if let Some(topic) = subscription_of(known).and_then(topic_of_stored) {
+                topics.entry(topic).or_default().push((uid, known));
+            }
+        }
+        let mut found = Self { topics, obsolete: HashSet::new() };
+        if !found.topics.is_empty() {
+            let mut obsolete = found.replaced(diff);
+            obsolete.extend(found.without_session(diff, next));
+            found.obsolete = obsolete;
+        }
+        found
+    }
+
+    /// The subscriptions of a topic, except for those that are not opened again.
+    fn of(&self, topic: &AddressEntry) -> impl Iterator<Item = RecoveredSubscription<'a>> {
+        let known = self.topics.get(&*topic.uid).into_iter().flatten();
+        known.filter(|(uid, _)| !self.obsolete.contains(*uid)).filter_map(|(uid, known)| {
+            let (subscribing, filter) = stored_subscription(topic, subscription_of(known)?)?;
+            Some(RecoveredSubscription { uid, known, subscribing, filter })
+        })
+    }
+
+    /// The messages of these subscriptions.
+    fn messages(&self, topic: &AddressEntry) -> usize {
+        self.of(topic).map(|subscription| subscription.known.len()).sum()
+    }
+
+    /// The subscriptions that a later one of the same name has replaced. The declaration of the later
+    /// one may precede the drop of the former one in the log: records that free space wait for earlier
+    /// ones, and the two may have had different homes.
+    fn replaced(&self, diff: &Diff) -> HashSet<[u8; 16]> {
+        let topics = diff.added.iter().filter(|entry| entry.kind == AddressKind::Topic);
+        let mut newest: HashMap<SubscriptionName, (u32, [u8; 16])> = HashMap::new();
+        let mut replaced = HashSet::new();
+        for RecoveredSubscription { uid, known, subscribing, .. } in topics.flat_map(|topic| self.of(topic)) {
+            let Some(name) = subscribing.name else { continue };
+            let found = (known.queue, *uid);
+            let best = newest.entry(name).or_insert(found);
+            if *best != found {
+                replaced.insert(found.min(*best).1);
+                *best = found.max(*best);
+            }
+        }
+        replaced
+    }
+
+    /// The subscriptions of sessions of MQTT that have ended: the removal of a record may precede
+    /// those of its subscriptions in the log, because they have other homes.
+    fn without_session(&self, diff: &Diff, next: &Table) -> HashSet<[u8; 16]> {
+        let (mut records, mut subscriptions) = (HashSet::new(), Vec::new());
+        for topic in diff.added.iter().filter(|entry| entry.kind == AddressKind::Topic) {
+            let store = next.space(topic.space).and_then(Space::mqtt);
+            let has_records = store.is_some_and(|store| store.sessions.key == topic.key);
+            for RecoveredSubscription { uid, subscribing, .. } in self.of(topic) {
+                let Some(SubscriptionName { space, container, name, .. }) = subscribing.name else { continue };
+                if has_records {
+                    records.insert((space, container, name.to_string()));
+                } else if let Some(session) = session_of(&name, &topic.uid) {
+                    subscriptions.push((*uid, (space, container, session.to_owned())));
+                }
+            }
+        }
+        subscriptions.into_iter().filter(|(_, session)| !records.contains(session)).map(|(uid, _)| uid).collect()
+    }
+}
+
 impl RecoveredQueues {
     /// From the recovered state of a log.
     pub fn new(recovered: Recovered) -> Self {
@@ -77,7 +159,13 @@ impl RecoveredQueues {
             let Some((uid, _)) = queue.declared else { continue };
             replaced.extend(known.insert(uid, queue));
         }
-        Self { known, replaced, numbers, streams: HashMap::new(), homes: UnitHomes::default() }
+        let (names, streams, homes) = (SubscriptionNames::default(), HashMap::new(), UnitHomes::default());
+        Self { known, replaced, numbers, names, streams, homes }
+    }
+
+    /// The directory of the names of subscriptions, for all shards.
+    pub fn subscription_names(&self) -> SubscriptionNames {
+        self.names.clone()
     }
 
     /// The source of queue numbers.
@@ -92,15 +180,17 @@ impl RecoveredQueues {
         let address_changes = (0..workers).map(|_| Vec::new()).collect();
         let mut changes = Changes { address_changes, ..Changes::default() };
         let mut declared_uids = HashSet::new();
-        changes.settled.placements = self.homes.place(diff, next, workers, |entry| self.recovered_messages(entry));
+        let subscriptions = RecoveredSubscriptions::new(&self.known, diff, next);
+        let messages = |entry: &AddressEntry| self.recovered_messages(entry, &subscriptions);
+        changes.settled.placements = self.homes.place(diff, next, workers, messages);
         changes.settled.workers = workers;
-        let replaced = self.replaced_subscriptions(diff);
         for entry in &diff.added {
             let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
             let address_change = if entry.kind == AddressKind::Topic {
-                let kept = self.recovered_subscriptions(entry).map(|kept| *kept.uid);
-                declared_uids.extend(kept.filter(|uid| !replaced.contains(uid)));
-                self.topic(entry, storage, next, &replaced)
+                declared_uids.extend(subscriptions.of(entry).map(|kept| *kept.uid));
+                let names = subscriptions.of(entry).filter_map(|kept| kept.subscribing.name);
+                changes.settled.names.extend(names.map(|name| (name, home)));
+                topic(entry, storage, next, &subscriptions)
             } else if let Some(streaming) = &storage.stream {
                 declared_uids.extend((0..streaming.partitions).map(|number| partition_uid(&entry.uid, number)));
                 let stream = self.stream(entry, storage, streaming, &mut changes);
@@ -126,7 +216,7 @@ impl RecoveredQueues {
             }
             let address_changes = &mut changes.address_changes[usize::from(home)];
             if entry.kind == AddressKind::Topic {
-                address_changes.push(self.topic(entry, storage, next, &replaced));
+                address_changes.push(topic(entry, storage, next, &subscriptions));
                 continue;
             }
             let (dead_letter, expiry) = targets(entry, storage, next);
@@ -148,17 +238,25 @@ impl RecoveredQueues {
     /// The journal has written the changes of a Plan: each recovered queue has a home, or is
     /// deleted.
     pub fn settle(&mut self, settled: Settled) {
-        let Settled { streams, placements, workers } = settled;
+        let Settled { streams, placements, names, workers } = settled;
+        for (name, home) in names {
+            let claimed = self.names.claim(&name, home);
+            debug_assert_eq!(claimed, Ok(()), "one subscription of a name is recovered");
+        }
         self.known.clear();
         self.replaced.clear();
         self.streams.extend(streams);
         self.homes.settle(placements, workers);
     }
 
-    /// The recovered messages of a queue, or the recovered blocks of a stream.
-    fn recovered_messages(&self, entry: &AddressEntry) -> usize {
+    /// The recovered messages of a queue or of the durable subscriptions of a topic, or the recovered
+    /// blocks of a stream.
+    fn recovered_messages(&self, entry: &AddressEntry, subscriptions: &RecoveredSubscriptions<'_>) -> usize {
         if self.known.is_empty() {
             return 0;
+        }
+        if entry.kind == AddressKind::Topic {
+            return subscriptions.messages(entry);
         }
         let stream = entry.storage.as_ref().and_then(|storage| storage.stream.as_ref());
         let uids = match stream {
@@ -166,54 +264,6 @@ impl RecoveredQueues {
             None => vec![uid_bytes(&entry.uid)],
         };
         uids.iter().filter_map(|uid| self.known.get(uid)).map(RecoveredQueue::len).sum()
-    }
-
-    /// The recovered durable subscriptions of a topic.
-    fn recovered_subscriptions(&self, topic: &AddressEntry) -> impl Iterator<Item = RecoveredSubscription<'_>> {
-        self.known.iter().filter_map(|(uid, known)| {
-            let (subscribing, filter) = stored_subscription(topic, subscription_of(known)?)?;
-            Some(RecoveredSubscription { uid, known, subscribing, filter })
-        })
-    }
-
-    /// The recovered subscriptions that a later one of the same name has replaced. The declaration
-    /// of the later one may precede the drop of the former one in the log, because records that
-    /// free space wait for earlier ones.
-    fn replaced_subscriptions(&self, diff: &Diff) -> HashSet<[u8; 16]> {
-        let topics = diff.added.iter().filter(|entry| entry.kind == AddressKind::Topic);
-        let mut newest: HashMap<SubscriptionName, (u32, [u8; 16])> = HashMap::new();
-        let mut replaced = HashSet::new();
-        for RecoveredSubscription { uid, known, subscribing, .. } in
-            topics.flat_map(|topic| self.recovered_subscriptions(topic))
-        {
-            let Some(name) = subscribing.name else { continue };
-            let found = (known.queue, *uid);
-            let best = newest.entry(name).or_insert(found);
-            if *best != found {
-                replaced.insert(found.min(*best).1);
-                *best = found.max(*best);
-            }
-        }
-        replaced
-    }
-
-    fn topic(
-        &self,
-        entry: &AddressEntry,
-        storage: &Storage,
-        next: &Table,
-        replaced: &HashSet<[u8; 16]>,
-    ) -> StoredAddressChange {
-        let (dead_letter, expiry) = targets(entry, storage, next);
-        let opened = OpenTopic::new(entry.name.clone(), storage.settings.clone(), storage.on_disk);
-        let kept = self.recovered_subscriptions(entry).filter(|kept| !replaced.contains(kept.uid));
-        let known = kept.map(|kept| kept.opened_queue(entry, storage)).collect();
-        StoredAddressChange::Topic(
-            entry.declared(),
-            Box::new(
-                opened.with_targets(dead_letter, expiry).with_retained(retained_of(entry, next)).with_known(known),
-            ),
-        )
     }
 
     /// A stream with all its partitions.
@@ -277,6 +327,20 @@ impl RecoveredQueues {
     }
 }
 
+/// A topic with its recovered subscriptions.
+fn topic(
+    entry: &AddressEntry,
+    storage: &Storage,
+    next: &Table,
+    subscriptions: &RecoveredSubscriptions<'_>,
+) -> StoredAddressChange {
+    let (dead_letter, expiry) = targets(entry, storage, next);
+    let opened = OpenTopic::new(entry.name.clone(), storage.settings.clone(), storage.on_disk);
+    let known = subscriptions.of(entry).map(|kept| kept.opened_queue(entry, storage)).collect();
+    let opened = opened.with_targets(dead_letter, expiry).with_retained(retained_of(entry, next)).with_known(known);
+    StoredAddressChange::Topic(entry.declared(), Box::new(opened))
+}
+
 /// Unchanged addresses whose dead letter address, expiry address, topic or queue of retained messages
 /// is a new address now.
 fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
@@ -291,8 +355,8 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
         let Some(storage) = entry.storage.as_ref() else { return false };
         let (dead_letter, expiry) = targets(entry, storage, next);
         let retained = (entry.kind == AddressKind::Topic).then(|| retained_of(entry, next)).flatten();
-        let targets = [dead_letter, expiry].map(|target| target.map(|target| target.key));
-        let named = targets.into_iter().chain([topic_of(entry, storage, next), retained]);
+        let targets = [dead_letter, expiry, retained].map(|target| target.map(|target| target.key));
+        let named = targets.into_iter().chain([topic_of(entry, storage, next)]);
         let names_added = named.flatten().any(|key| added.contains(&key));
         !added.contains(&entry.key) && !notified.contains(&entry.key) && names_added
     })
@@ -310,9 +374,9 @@ fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<De
 
 /// The queue with the retained messages of a topic's address space. The records of its sessions are
 /// not retained.
-fn retained_of(topic: &AddressEntry, table: &Table) -> Option<AddressKey> {
-    let store = table.space(topic.space)?.mqtt()?;
-    (store.sessions.key != topic.key).then_some(store.retained.key)
+fn retained_of(topic: &AddressEntry, table: &Table) -> Option<Destination> {
+    let store = table.space(topic.space)?.mqtt().filter(|store| store.sessions.key != topic.key)?;
+    Some(Destination { key: store.retained.key, home: store.retained.home.get()? })
 }
 
 /// The topic of a subscription, if it is declared.
@@ -403,6 +467,40 @@ mod tests {
             (1..=3).for_each(|queue| batch.declare(queue, &uid, "news"));
         });
         assert_eq!((opened, left), (Vec::new(), vec![3]));
+    }
+
+    /// The subscriptions of clients of MQTT that open after a restart, by their queue numbers: the log
+    /// has the records of these sessions, by client id, and a subscription of each of clients 1 and 2.
+    fn opened_of_sessions(recorded: &[&str]) -> Vec<u32> {
+        let mqtt = r#""mqtt": {"retainedMessages": 10, "retainedBytes": 1000, "sessionExpiryS": 60}, "addresses""#;
+        let plan = PLAN.replace(r#""addresses""#, mqtt);
+        let empty = Table::empty([1; 32]);
+        let table = Table::compile(&serde_json::from_str(&plan).unwrap(), &empty).unwrap();
+        let records = table.spaces().next().and_then(Space::mqtt).expect("it keeps sessions").sessions.uid.to_string();
+        let (opened, left) = restarted(&plan, |batch| {
+            let mut write = |queue: u32, topic: &str, client: &str, name: &str| {
+                batch.declare(queue, &[queue as u8; 16], topic);
+                batch.state(queue, SUBSCRIPTION, &description_of(topic, client, name));
+            };
+            for (queue, client) in (10..).zip(recorded) {
+                write(queue, &records, client, "mqtt:ann");
+            }
+            for (queue, client) in [(1, "1"), (2, "2")] {
+                write(queue, "news", client, "mqtt:ann:news:news/#");
+            }
+            write(3, "news", "1", "mqtt of an AMQP client");
+        });
+        let of_topics = |queues: Vec<u32>| queues.into_iter().filter(|queue| *queue < 10).collect();
+        let (opened, left): (Vec<u32>, Vec<u32>) = (of_topics(opened), of_topics(left));
+        assert_eq!(opened, left);
+        opened
+    }
+
+    #[test]
+    fn subscriptions_of_a_session_whose_record_is_gone_are_dropped() {
+        assert_eq!(opened_of_sessions(&["1", "2"]), [1, 2, 3]);
+        assert_eq!(opened_of_sessions(&["2"]), [2, 3]);
+        assert_eq!(opened_of_sessions(&[]), [3]);
     }
 
     /// The uid decides the order in which subscriptions are recovered, so both orders are tried.

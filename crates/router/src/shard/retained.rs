@@ -1,8 +1,10 @@
 //! Receivers of a topic that request its retained messages first (filter `enmasse:retained`).
 //!
-//! Such a link has one more attachment, which browses the queue of retained messages of the space.
-//! The subscription exists before that begins, so no message is missed between the two, but it gets
-//! no credit before it has ended: the last message that a receiver gets of a topic is the newest.
+//! Such a link has one more attachment, which browses the queue of retained messages of the space. It
+//! attaches once the homes of the topics have answered: the subscriptions exist then, and what was
+//! retained before them is with the log, so no message is missed between the two. The subscriptions
+//! get no credit before the read has ended: the last message that a receiver gets of a topic is the
+//! newest.
 
 use std::sync::Arc;
 
@@ -32,6 +34,14 @@ impl RetainedRequest {
     pub(super) fn add_to(self, terms: &mut Terms) {
         terms.request_retained(self.queue, self.filter);
     }
+}
+
+/// The attach of a link to the queue of retained messages.
+pub(super) struct GreetingAttach {
+    attachment: AttachmentId,
+    home: u16,
+    queue: Arc<AddressEntry>,
+    consuming: Consuming,
 }
 
 impl Shard {
@@ -64,16 +74,15 @@ impl Shard {
         }
     }
 
-    /// Attaches a link that is attaching to the queue of retained messages too, after its topics.
-    pub(super) fn attach_greeting(&mut self, id: ConnId, link: LinkId, name: &str, terms: Option<&Terms>) {
+    /// Prepares the attach of a link that is attaching to the queue of retained messages.
+    pub(super) fn prepare_greeting(&mut self, id: ConnId, link: LinkId, name: &str, terms: Option<&Terms>) {
         let Some((terms, entry)) = terms.and_then(|terms| Some((terms, terms.retained.clone()?))) else { return };
         let (attachment, home) = self.fabric.attachments.insert(id.key, link.0, &entry);
         if let Some(state) = self.fabric.attachments.get_mut(attachment) {
             state.greeting = Some(Greeting::default());
         }
-        if let Some(Link::Consumer { attachments, .. }) =
-            self.fabric.conns.get_mut(id.key()).and_then(|conn| conn.links.get_mut(link.0 as usize))
-        {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if let Some(Link::Consumer { attachments, .. }) = conn.links.get_mut(link.0 as usize) {
             attachments.push(attachment);
         }
         let pattern = Pattern::filter(name).ok();
@@ -85,7 +94,24 @@ impl Shard {
             retained: Some(topics),
             ..Consuming::default()
         };
-        self.attach_link(attachment, home, &entry, AttachmentRole::Consumer { filter: None, consuming });
+        if let Some(attaching) = &mut conn.attaching {
+            attaching.greeting = Some(Box::new(GreetingAttach { attachment, home, queue: entry, consuming }));
+        }
+    }
+
+    /// Attaches links to the queue of retained messages whose other attaches were answered.
+    pub(super) fn attach_greetings(&mut self) {
+        while let Some(key) = self.fabric.greeting.pop() {
+            let attaching = self.fabric.conns.get_mut(key as usize).and_then(|conn| conn.attaching.as_mut());
+            let attaching = attaching.filter(|attaching| attaching.waits_for == 1);
+            let Some(greeting) = attaching.and_then(|attaching| attaching.greeting.take()) else { continue };
+            let GreetingAttach { attachment, home, queue, consuming } = *greeting;
+            if self.fabric.attachments.get(attachment).is_none() {
+                // The link has ended in the meantime.
+                continue;
+            }
+            self.attach_link(attachment, home, &queue, AttachmentRole::Consumer { filter: None, consuming });
+        }
     }
 
     /// The attachment of a link that reads retained messages, while there is one.

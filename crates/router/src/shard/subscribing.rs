@@ -195,7 +195,12 @@ pub(super) fn no_local(filters: &Fields, understood: &mut Fields) -> bool {
     !found.is_empty()
 }
 
-/// The stored state of a durable subscription, if it belongs to that topic.
+/// The uid of the topic of a durable subscription, by its stored state.
+pub(super) fn topic_of_stored(description: &[u8]) -> Option<String> {
+    Some(Description::decode(description)?.topic_uid)
+}
+
+/// The stored state of a durable subscription of that topic.
 #[must_use]
 pub(super) fn stored_subscription(topic: &AddressEntry, description: &[u8]) -> Option<(Subscribing, Option<Filter>)> {
     let kept = Description::decode(description).filter(|kept| *kept.topic_uid == *topic.uid)?;

@@ -1,35 +1,56 @@
 //! The homes of stored addresses (`docs/decisions/0083-homes-of-queues.md`).
 //!
-//! What is stored or removed together at the rate of messages has one home, chosen by the space:
-//! topics with their subscriptions, and the sessions and retained messages of MQTT. Every other
-//! queue, and every stream with its partitions, is a unit. A new unit gets the home with the least
+//! What is stored or removed together at the rate of messages is a unit with one home: a topic with
+//! its subscriptions, a stream with its partitions, any other queue. The sessions and retained
+//! messages of MQTT have a home that the space chooses. A new unit gets the home with the least
 //! weight. The order of units is that of their weights and uids, so a Plan and a log lead to the same
 //! homes at each start.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::core::{AddressKey, AddressKind};
-use crate::table::{AddressEntry, Diff, Space, Table};
+use crate::table::{AddressEntry, Diff, Space, SpaceKey, Table};
 
 /// The homes of units, and the sum of weights at each.
 #[derive(Debug, Default)]
 pub(super) struct UnitHomes {
-    units: HashMap<AddressKey, Placed>,
+    members: HashMap<AddressKey, Member>,
+    /// the homes of topics or their subscriptions, and how many of these there are
+    topics: HashMap<TopicName, (u16, u32)>,
     weights: Vec<u64>,
 }
 
-/// A unit at its home.
-#[derive(Clone, Copy, Debug)]
-struct Placed {
+/// A topic by the name that its subscriptions have of it, whether it is declared or missing.
+type TopicName = (SpaceKey, Box<str>);
+
+/// Identifies a unit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum UnitName {
+    Address(AddressKey),
+    Topic(TopicName),
+}
+
+/// An address of a unit, at the home of that.
+#[derive(Clone, Debug)]
+struct Member {
     home: u16,
     weight: u64,
+    topic: Option<TopicName>,
+}
+
+/// A unit that gets a home.
+#[derive(Debug, Default)]
+struct Unit<'a> {
+    weight: u64,
+    entries: Vec<(u64, &'a Arc<AddressEntry>)>,
 }
 
 /// The changes of a Plan to the homes of units, for [`UnitHomes::settle`].
 #[derive(Debug, Default)]
 pub(super) struct Placements {
-    added: Vec<(AddressKey, Placed)>,
+    added: Vec<(AddressKey, Member)>,
     removed: Vec<AddressKey>,
 }
 
@@ -52,59 +73,92 @@ impl UnitHomes {
         let mut placements = Placements::default();
         let mut weights = self.weights.clone();
         weights.resize(usize::from(workers.max(1)), 0);
-        for (key, placed) in diff.removed.iter().filter_map(|gone| self.units.get_key_value(&gone.key)) {
-            weights[usize::from(placed.home)] -= placed.weight;
+        for (key, gone) in diff.removed.iter().filter_map(|gone| self.members.get_key_value(&gone.key)) {
+            weights[usize::from(gone.home)] -= gone.weight;
             placements.removed.push(*key);
         }
-        let mut units: Vec<(u64, &Arc<AddressEntry>)> = Vec::new();
+        let mut units: BTreeMap<UnitName, Unit<'_>> = BTreeMap::new();
         for entry in &diff.added {
             let Some(storage) = &entry.storage else { continue };
-            if is_unit(entry, next) {
-                let partitions = storage.stream.as_ref().map_or(1, |stream| stream.partitions);
-                units.push((weight(partitions, messages(entry)), entry));
-            } else {
+            let Some(name) = unit_of(entry, next) else {
                 let _ = entry.home.claim(entry.space.stored_home(workers));
-            }
+                continue;
+            };
+            let partitions = storage.stream.as_ref().map_or(1, |stream| stream.partitions);
+            let weight = weight(partitions, messages(entry));
+            let unit = units.entry(name).or_default();
+            unit.weight += weight;
+            unit.entries.push((weight, entry));
         }
-        units.sort_unstable_by(|(one, first), (other, second)| other.cmp(one).then_with(|| first.uid.cmp(&second.uid)));
-        for (weight, entry) in units {
-            let first = entry.space.stored_home(workers);
-            let distance = |home: u16| (home + workers - first) % workers;
-            let lightest = (0..workers).min_by_key(|home| (weights[usize::from(*home)], distance(*home)));
-            let home = entry.home.claim(lightest.unwrap_or(first));
-            weights[usize::from(home)] += weight;
-            placements.added.push((entry.key, Placed { home, weight }));
+        let mut units: Vec<(UnitName, Unit<'_>)> = units.into_iter().collect();
+        units.sort_by_cached_key(|(_, unit)| {
+            let uid = unit.entries.iter().map(|(_, entry)| entry.uid.clone()).min();
+            (Reverse(unit.weight), uid)
+        });
+        for (name, unit) in units {
+            let home = self.home_for(&name, &unit, &weights);
+            weights[usize::from(home)] += unit.weight;
+            let topic = if let UnitName::Topic(topic) = name { Some(topic) } else { None };
+            for (weight, entry) in unit.entries {
+                let claimed = entry.home.claim(home);
+                debug_assert_eq!(claimed, home, "a new address has no home");
+                placements.added.push((entry.key, Member { home, weight, topic: topic.clone() }));
+            }
         }
         placements
     }
 
-    /// The changes of a Plan are made.
+    /// The home of a new unit, or of new addresses of a topic that has one: `weights` are those of all
+    /// homes.
+    fn home_for(&self, name: &UnitName, unit: &Unit<'_>, weights: &[u64]) -> u16 {
+        if let UnitName::Topic(topic) = name
+            && let Some((home, _)) = self.topics.get(topic)
+        {
+            return *home;
+        }
+        let workers = weights.len() as u16;
+        let first = unit.entries.first().map_or(0, |(_, entry)| entry.space.stored_home(workers));
+        let distance = |home: u16| (home + workers - first) % workers;
+        let lightest = (0..workers).min_by_key(|home| (weights[usize::from(*home)], distance(*home)));
+        lightest.unwrap_or(first)
+    }
+
+    /// The changes of a Plan are made. The parts of a topic that stay keep its home.
     pub(super) fn settle(&mut self, placements: Placements, workers: u16) {
         self.weights.resize(self.weights.len().max(usize::from(workers)), 0);
-        for gone in placements.removed.iter().filter_map(|key| self.units.remove(key)) {
-            self.weights[usize::from(gone.home)] -= gone.weight;
-        }
-        for (key, placed) in placements.added {
-            self.weights[usize::from(placed.home)] += placed.weight;
-            let before = self.units.insert(key, placed);
+        for (key, added) in placements.added {
+            self.weights[usize::from(added.home)] += added.weight;
+            if let Some(topic) = &added.topic {
+                self.topics.entry(topic.clone()).or_insert((added.home, 0)).1 += 1;
+            }
+            let before = self.members.insert(key, added);
             debug_assert!(before.is_none(), "the key of an address is never used again");
+        }
+        for gone in placements.removed.iter().filter_map(|key| self.members.remove(key)) {
+            self.weights[usize::from(gone.home)] -= gone.weight;
+            let Some(topic) = gone.topic else { continue };
+            if let Some((_, members)) = self.topics.get_mut(&topic) {
+                *members -= 1;
+                if *members == 0 {
+                    self.topics.remove(&topic);
+                }
+            }
         }
     }
 }
 
-/// Whether an address is a unit of its own: a queue that belongs neither to a topic nor to MQTT, or a
-/// stream.
-fn is_unit(entry: &AddressEntry, table: &Table) -> bool {
-    let is_of_mqtt = || {
-        let store = table.space(entry.space).and_then(Space::mqtt);
-        store.is_some_and(|store| [store.retained.key, store.sessions.key].contains(&entry.key))
-    };
-    let storage = entry.storage.as_ref();
-    let is_subscription = storage.is_none_or(|storage| storage.topic.is_some());
-    match entry.kind {
-        AddressKind::Queue => !is_subscription && !is_of_mqtt(),
-        AddressKind::Stream => true,
-        AddressKind::Topic | AddressKind::Anycast | AddressKind::Multicast => false,
+/// The unit of an address; `None`: it belongs to MQTT, or is not stored.
+fn unit_of(entry: &AddressEntry, table: &Table) -> Option<UnitName> {
+    let store = table.space(entry.space).and_then(Space::mqtt);
+    if store.is_some_and(|store| [store.retained.key, store.sessions.key].contains(&entry.key)) {
+        return None;
+    }
+    let topic = |name: &str| UnitName::Topic((entry.space, name.into()));
+    match (entry.kind, entry.storage.as_ref()?.topic.as_deref()) {
+        (AddressKind::Queue, Some(name)) => Some(topic(name)),
+        (AddressKind::Topic, _) => Some(topic(&entry.name)),
+        (AddressKind::Queue | AddressKind::Stream, _) => Some(UnitName::Address(entry.key)),
+        (AddressKind::Anycast | AddressKind::Multicast, _) => None,
     }
 }
 
@@ -119,14 +173,35 @@ mod tests {
     fn table(queues: &[u32], before: &Table) -> Table {
         let queues: String =
             queues.iter().map(|uid| format!(r#"{{"uid": "q{uid:03}", "name": "q{uid}", "type": "queue"}},"#)).collect();
+        let stream = r#"{"uid": "log", "name": "log", "type": "topic", "partitions": 8,
+            "retention": {"bytes": 1000000}}"#;
+        compiled(&format!("{queues} {stream}"), before)
+    }
+
+    /// A Plan with a space that has these addresses, and clients of MQTT.
+    fn compiled(addresses: &str, before: &Table) -> Table {
         let plan = format!(
             r#"{{"version": 1, "spaces": [{{"uid": "s", "names": ["s"],
-            "authentication": {{"type": "none", "anonymous": true, "mechanisms": []}},
-            "addresses": [{queues} {{"uid": "log", "name": "log", "type": "topic", "partitions": 8,
-            "retention": {{"bytes": 1000000}}}}]}}]}}"#
+            "mqtt": {{"retainedMessages": 10, "retainedBytes": 1000, "sessionExpiryS": 60}},
+            "authentication": {{"type": "none", "anonymous": true, "mechanisms": []}}, "addresses": [{addresses}]}}]}}"#
         );
         let plan: Plan = serde_json::from_str(&plan).expect("it is a Plan");
         Table::compile(&plan, before).expect("it compiles")
+    }
+
+    /// Topics in their declared order, each with as many subscriptions as it says.
+    fn topics(of: &[(&str, u32)]) -> String {
+        let subscription = |topic: &str, number: u32| {
+            format!(
+                r#", {{"uid": "{topic}-{number}", "name": "{topic}::{number}", "type": "subscription",
+                "subscription": {{"topic": "{topic}", "maxConsumers": 1}}}}"#
+            )
+        };
+        let declared = of.iter().map(|(topic, subscriptions)| {
+            let subscriptions: String = (0..*subscriptions).map(|number| subscription(topic, number)).collect();
+            format!(r#"{{"uid": "{topic}", "name": "{topic}", "type": "topic"}}{subscriptions}"#)
+        });
+        declared.collect::<Vec<_>>().join(",")
     }
 
     fn home(table: &Table, name: &str) -> u16 {
@@ -169,6 +244,60 @@ mod tests {
         });
         assert_eq!(starts[0], starts[1]);
         let mut of_deep = [0, 4, 8, 12].map(|uid: usize| starts[0][uid]);
+        of_deep.sort_unstable();
+        assert_eq!(of_deep, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn topics_are_spread_and_their_subscriptions_are_where_they_are() {
+        let (mut homes, empty) = (UnitHomes::default(), Table::empty([1; 32]));
+        let first = compiled(&topics(&[("a", 3), ("b", 0), ("c", 1), ("d", 0)]), &empty);
+        let mut weights = follow(&mut homes, &empty, &first, |_| 0);
+        weights.sort_unstable();
+        assert_eq!(weights, [1, 1, 2, 4]);
+        for number in 0..3 {
+            assert_eq!(home(&first, &format!("a::{number}")), home(&first, "a"));
+        }
+        assert_eq!(home(&first, "c::0"), home(&first, "c"));
+        let of_mqtt = first.spaces().next().and_then(Space::mqtt).map(|store| [&store.retained, &store.sessions]);
+        let stored = of_mqtt.expect("it keeps sessions").map(|entry| entry.home.get());
+        assert_eq!(stored[0], stored[1], "records and retained messages have one home");
+    }
+
+    #[test]
+    fn topic_and_its_subscriptions_keep_their_home_whichever_of_them_is_declared_first_or_again() {
+        let (mut homes, empty) = (UnitHomes::default(), Table::empty([1; 32]));
+        let heavy = topics(&[("heavy", 20)]);
+        let lonely = r#", {"uid": "s", "name": "late::s", "type": "subscription",
+            "subscription": {"topic": "late", "maxConsumers": 1}}"#;
+        let first = compiled(&format!("{heavy}{lonely}"), &empty);
+        follow(&mut homes, &empty, &first, |_| 0);
+        let its = home(&first, "late::s");
+        let with_others = topics(&[("heavy", 20), ("1", 9), ("2", 9), ("3", 9), ("late", 0)]);
+        let second = compiled(&format!("{with_others}{lonely}"), &first);
+        follow(&mut homes, &first, &second, |_| 0);
+        assert_eq!((home(&second, "late"), home(&second, "late::s")), (its, its), "the topic is declared later");
+        let third = compiled(&with_others, &second);
+        follow(&mut homes, &second, &third, |_| 0);
+        let fourth = compiled(&format!("{heavy}{lonely}"), &third);
+        let weights = follow(&mut homes, &third, &fourth, |_| 0);
+        assert_eq!(home(&fourth, "late::s"), its, "the topic goes while the subscription comes");
+        assert_eq!((weights.iter().sum::<u64>(), homes.topics.len()), (22, 2), "no member of former topics is left");
+    }
+
+    #[test]
+    fn topics_with_many_messages_do_not_share_a_home_after_a_start() {
+        let (mut homes, empty) = (UnitHomes::default(), Table::empty([1; 32]));
+        let names: Vec<String> = (0..16).map(|number| format!("t{number:02}")).collect();
+        let declared: Vec<(&str, u32)> = names.iter().map(|name| (&**name, 0)).collect();
+        let table = compiled(&topics(&declared), &empty);
+        follow(
+            &mut homes,
+            &empty,
+            &table,
+            |name| if ["t00", "t04", "t08", "t12"].contains(&name) { 1 << 20 } else { 0 },
+        );
+        let mut of_deep = ["t00", "t04", "t08", "t12"].map(|name| home(&table, name));
         of_deep.sort_unstable();
         assert_eq!(of_deep, [0, 1, 2, 3]);
     }

@@ -51,8 +51,8 @@ use crate::plan::Plan;
 pub struct SpaceKey(pub u32);
 
 impl SpaceKey {
-    /// The home of all stored addresses of the space except for queues of their own, among `shards`
-    /// shards (`docs/decisions/0018-stored-home.md`).
+    /// The home of the records of MQTT sessions and of the retained messages of the space, among
+    /// `shards` shards (`docs/decisions/0083-homes-of-queues.md`).
     #[must_use]
     pub fn stored_home(self, shards: u16) -> u16 {
         (self.0 % u32::from(shards.max(1))) as u16

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use enmasse_amqp::types::{Error, Fields, Modified, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, AddressStats, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery,
-    Filter, Handover, Hold, Links, Router, ToLink,
+    Filter, Handover, Hold, Links, Replacement, Router, ToLink,
 };
 
 pub(crate) const CAPACITY: u32 = 10;
@@ -48,6 +48,10 @@ impl Recorder {
 
 impl Links for Recorder {
     fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
+    fn replace(&mut self, _: u16, _: Replacement) {
         unreachable!("all addresses have this home");
     }
 

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Handover,
-    Links, Router, ToLink,
+    Links, Replacement, Router, ToLink,
 };
 use proptest::prelude::*;
 
@@ -241,6 +241,10 @@ impl World {
 
 impl Links for World {
     fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
+    fn replace(&mut self, _: u16, _: Replacement) {
         unreachable!("all addresses have this home");
     }
 

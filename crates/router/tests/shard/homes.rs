@@ -19,19 +19,25 @@ const QUEUES: &str = r#"{"uid": "a", "name": "orders", "type": "queue", "deadlet
 
 /// Two shards and a log, with the queues `orders` and `dead` on shard 0 and `jobs` on shard 1.
 fn two_homes() -> Net {
-    let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{QUEUES}"), 1);
-    let mut net = Net::new(2, &plan);
+    let net = with_log(2, QUEUES);
+    let homes = ["orders", "jobs", "dead"].map(|name| net.entry(name).home.get());
+    assert_eq!(homes, [Some(0), Some(1), Some(0)]);
+    net
+}
+
+/// The open space with these addresses on shards with a log.
+pub(crate) fn with_log(shards: u16, addresses: &str) -> Net {
+    let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{addresses}"), 1);
+    let mut net = Net::new(shards, &plan);
     let (mut log, recovered) =
         Log::open(Arc::new(SimulatedDisk::new(512, 1)), Config::default()).expect("an empty log");
     let table = Arc::clone(net.table());
-    let mut changes = RecoveredQueues::new(recovered).follow(&Table::empty([7; 32]).diff(&table), &table, 2);
+    let mut changes = RecoveredQueues::new(recovered).follow(&Table::empty([7; 32]).diff(&table), &table, shards);
     log.append(&mut changes.batch).and_then(|()| log.sync()).expect("the disk works");
     for (shard, changes) in net.shards.iter_mut().zip(changes.address_changes) {
         shard.change_stored_addresses(changes);
     }
     net.log = Some(log);
-    let homes = ["orders", "jobs", "dead"].map(|name| net.entry(name).home.get());
-    assert_eq!(homes, [Some(0), Some(1), Some(0)]);
     net
 }
 

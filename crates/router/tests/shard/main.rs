@@ -26,6 +26,7 @@ mod stored;
 mod subscription_service;
 mod temporary;
 mod termini;
+mod topic_homes;
 mod topics;
 mod transactions;
 mod transactions_temporary;

@@ -15,7 +15,9 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{CommitSchedule, Committed, Lane, Log};
-use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, ReceiveBudget, SETTLE_TIMEOUT_MS};
+use enmasse_router::core::{
+    AddressKey, Answer, QueueNumbers, Read, ReceiveBudget, SETTLE_TIMEOUT_MS, SubscriptionNames,
+};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
     ConnId, DynamicNodes, Entropy, Fact, InputProgress, LinkNames, Load, LoginSubject, Peer, Protocol, Request, Shard,
@@ -121,6 +123,7 @@ impl Net {
             dynamic: DynamicNodes::default(),
             mqtt: Arc::default(),
             link_names: LinkNames::default(),
+            subscription_names: SubscriptionNames::default(),
             loads: (0..shards).map(|_| Load::default()).collect(),
             link_capacity: 1000,
             message_size_max: None,

@@ -1,10 +1,14 @@
 //! Receivers of topics that request retained messages first (`docs/contracts.md` 8).
 
+use std::sync::Arc;
+
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Body, Message, Outcome, Properties, Source, Symbol, Value, condition};
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::log::{Config, Log};
 use enmasse_journal::queue::{Full, Limits, Settings};
-use enmasse_router::core::{LAST_VALUE_OF_TO, OpenQueue, OpenTopic};
+use enmasse_router::core::{Destination, LAST_VALUE_OF_TO, OpenQueue, OpenTopic};
 use enmasse_router::shard::StoredAddressChange;
 
 use crate::net::{ClientEvent, Net, dynamic_receiver};
@@ -22,27 +26,38 @@ fn plan() -> String {
     OPEN_SPACE.replacen("\"addresses\": [", &format!("{mqtt} \"addresses\": [{}", topics.concat()), 1)
 }
 
-/// That space, whose stored addresses live on shard 0 in memory.
-pub(crate) fn with_retained(shards: u16) -> Net {
+/// The layouts of clients, each with every home of the retained messages.
+fn layouts() -> impl Iterator<Item = ((u16, u16), usize, usize)> {
+    LAYOUTS
+        .into_iter()
+        .flat_map(|(shards, producer, consumer)| (0..shards).map(move |home| ((shards, home), producer, consumer)))
+}
+
+/// That space in memory: its topics live on shard 0, and its retained messages have this home.
+pub(crate) fn with_retained(shards: (u16, u16)) -> Net {
     with_retained_in(shards, Settings::default())
 }
 
 /// The same with settings of the queue of retained messages.
-fn with_retained_in(shards: u16, settings: Settings) -> Net {
+fn with_retained_in((shards, home): (u16, u16), settings: Settings) -> Net {
     let mut net = Net::new(shards, &plan());
+    let (log, _) = Log::open(Arc::new(SimulatedDisk::new(512, 1)), Config::default()).expect("an empty log");
+    net.log = Some(log);
     let retained = net.space().mqtt().expect("it keeps retained messages").retained.clone();
     let mut changes = Vec::new();
     for name in TOPICS {
         let entry = net.entry(name);
         assert_eq!(entry.home.claim(0), 0);
-        let opened = OpenTopic::new(name.into(), Settings::default(), false).with_retained(Some(retained.key));
+        let opened = OpenTopic::new(name.into(), Settings::default(), false);
+        let opened = opened.with_retained(Some(Destination { key: retained.key, home }));
         changes.push(StoredAddressChange::Topic(entry.declared(), Box::new(opened)));
     }
-    assert_eq!(retained.home.claim(0), 0);
+    assert_eq!(retained.home.claim(home), home);
     let settings = Settings { last_value: true, ..settings };
     let queue = OpenQueue::new("retained".into(), settings, None).with_last_value_key(Some(LAST_VALUE_OF_TO.into()));
-    changes.push(StoredAddressChange::Open(retained.declared(), Box::new(queue)));
     net.shards[0].change_stored_addresses(changes);
+    let opened = StoredAddressChange::Open(retained.declared(), Box::new(queue));
+    net.shards[usize::from(home)].change_stored_addresses(vec![opened]);
     net
 }
 
@@ -96,7 +111,7 @@ fn drains(net: &Net, client: usize) -> usize {
 
 #[test]
 fn retained_messages_that_the_name_covers_come_before_live_ones() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in layouts() {
         for step in [1, 2, 100] {
             let mut net = with_retained(shards);
             let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -120,7 +135,7 @@ fn retained_messages_that_the_name_covers_come_before_live_ones() {
 
 #[test]
 fn receiver_without_the_filter_or_with_false_gets_none() {
-    let mut net = with_retained(1);
+    let mut net = with_retained((1, 0));
     let (sender, receiver) = (pinned(&mut net, 0), pinned(&mut net, 0));
     publish(&mut net, sender, "news", "kept", true);
     for attach in [subscriber("r", "news", &[]), with_filter(subscriber("r", "news", &[]), Value::Bool(false))] {
@@ -134,7 +149,7 @@ fn receiver_without_the_filter_or_with_false_gets_none() {
 
 #[test]
 fn wildcards_reach_the_retained_messages_of_several_topics() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in layouts() {
         let mut net = with_retained(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
         for topic in ["news/1", "else/1", "else/1/deeper"] {
@@ -150,7 +165,7 @@ fn wildcards_reach_the_retained_messages_of_several_topics() {
 
 #[test]
 fn drain_is_answered_once_after_retained_and_live_messages() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in layouts() {
         for credit in 1..6 {
             let mut net = with_retained(shards);
             let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -174,7 +189,7 @@ fn drain_is_answered_once_after_retained_and_live_messages() {
 
 #[test]
 fn drain_of_a_link_without_credit_is_answered_during_the_read() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in layouts() {
         let mut net = with_retained(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
         publish(&mut net, sender, "news", "kept", true);
@@ -189,7 +204,7 @@ fn drain_of_a_link_without_credit_is_answered_during_the_read() {
 /// Its connection has no room for all of them: deliveries return to their home, and come again.
 #[test]
 fn slow_receiver_gets_every_retained_message_once_and_in_order() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in layouts() {
         let mut net = with_retained(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
         let topics: Vec<String> = (0..60).map(|number| format!("news/{number}")).collect();
@@ -214,7 +229,7 @@ fn slow_receiver_gets_every_retained_message_once_and_in_order() {
 
 #[test]
 fn filter_is_refused_where_nothing_is_retained() {
-    let mut net = with_retained(1);
+    let mut net = with_retained((1, 0));
     let client = pinned(&mut net, 0);
     let dynamic = |value| {
         let mut attach = with_filter(dynamic_receiver(), value);
@@ -246,7 +261,7 @@ fn filter_is_refused_where_nothing_is_retained() {
 
 #[test]
 fn link_ends_with_its_topic_during_the_read() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in layouts() {
         let mut net = with_retained(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
         publish(&mut net, sender, "news", "kept", true);
@@ -259,7 +274,7 @@ fn link_ends_with_its_topic_during_the_read() {
 
 #[test]
 fn link_that_ends_during_the_read_leaves_nothing() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in layouts() {
         let mut net = with_retained(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
         publish(&mut net, sender, "news", "kept", true);
@@ -275,7 +290,7 @@ fn link_that_ends_during_the_read_leaves_nothing() {
 
 #[test]
 fn removal_of_nothing_is_accepted_although_no_more_messages_can_be_retained() {
-    for (shards, place, _) in LAYOUTS {
+    for (shards, place, _) in layouts() {
         let limits = Limits { messages: 1, ..Limits::default() };
         let mut net = with_retained_in(shards, Settings { limits, full: Full::Strict, ..Settings::default() });
         let client = pinned(&mut net, place);

@@ -20,15 +20,23 @@ pub(crate) fn with_topics(shards: u16) -> Net {
 }
 
 fn with_topics_in(shards: u16, space: &str) -> Net {
+    with_topics_at(shards, space, [0, 0])
+}
+
+/// That space with the two topics, which have these homes.
+pub(crate) fn with_topics_at(shards: u16, space: &str, homes: [u16; 2]) -> Net {
     let topic =
         |name: &str| format!(r#"{{"uid": "{name}", "name": "{name}", "type": "topic", "durability": "memory"}},"#);
     let topics = topic("news") + &topic("else");
     let mut net = Net::new(shards, &space.replacen("\"addresses\": [", &format!("\"addresses\": [{topics}"), 1));
-    for name in ["news", "else"] {
+    for (name, home) in ["news", "else"].into_iter().zip(homes) {
         let entry = net.entry(name);
-        assert_eq!(entry.home.claim(0), 0);
-        let opened = OpenTopic::new(name.into(), Settings::default(), false);
-        net.shards[0].change_stored_addresses(vec![StoredAddressChange::Topic(entry.declared(), Box::new(opened))]);
+        assert_eq!(entry.home.claim(home), home);
+        let opened = StoredAddressChange::Topic(
+            entry.declared(),
+            Box::new(OpenTopic::new(name.into(), Settings::default(), false)),
+        );
+        net.shards[usize::from(home)].change_stored_addresses(vec![opened]);
     }
     net
 }
@@ -64,7 +72,7 @@ fn selecting(attach: Attach, text: &str) -> Attach {
     Attach { source: attach.source.map(|source| Box::new(Source { filter, ..*source })), ..attach }
 }
 
-fn by_name(link: &str) -> Attach {
+pub(crate) fn by_name(link: &str) -> Attach {
     Attach { source: None, ..blank(Role::Receiver, link.to_owned()) }
 }
 
@@ -79,13 +87,13 @@ pub(crate) fn ask(net: &mut Net, client: usize, attach: Attach) -> (LinkId, Opti
     (link, answer.expect("an attach"))
 }
 
-fn refused(net: &mut Net, client: usize, attach: Attach) -> Symbol {
+pub(crate) fn refused(net: &mut Net, client: usize, attach: Attach) -> Symbol {
     let (_, source) = ask(net, client, attach);
     assert_eq!(source, None);
     net.detached(client).expect("a detach with an error").condition
 }
 
-fn publish(net: &mut Net, client: usize, to: &str) {
+pub(crate) fn publish(net: &mut Net, client: usize, to: &str) {
     let link = net.sender(client, Some(to));
     net.send(client, link, &message_to(to, None, b"x"), false);
     assert_eq!(net.outcomes(client).pop().map(|(_, outcome)| outcome), Some(Outcome::Accepted));
@@ -93,7 +101,7 @@ fn publish(net: &mut Net, client: usize, to: &str) {
 }
 
 /// Grants ten credits; returns the number of messages received.
-fn received(net: &mut Net, client: usize, link: LinkId) -> usize {
+pub(crate) fn received(net: &mut Net, client: usize, link: LinkId) -> usize {
     net.messages(client);
     net.grant(client, link, 10);
     let got = net.messages(client);
@@ -244,9 +252,9 @@ fn closed_space(users: &[(&str, &str)]) -> String {
     standard.replace("\"users\": []", &format!("\"users\": [{users}]"))
 }
 
-/// `ann` may use both topics, `bob` the second.
-fn with_users(shards: u16) -> Net {
-    with_topics_in(shards, &closed_space(&[("ann", "#"), ("bob", "else")]))
+/// `ann` may use both topics, `bob` the second, which has this home.
+fn with_users(shards: u16, home: u16) -> Net {
+    with_topics_at(shards, &closed_space(&[("ann", "#"), ("bob", "else")]), [0, home])
 }
 
 fn user(net: &mut Net, shard: usize, name: &str) -> usize {
@@ -259,8 +267,9 @@ fn user(net: &mut Net, shard: usize, name: &str) -> usize {
 
 #[test]
 fn subscription_of_another_user_requires_the_right_to_its_topic() {
-    for (shards, producer, consumer) in LAYOUTS {
-        let mut net = with_users(shards);
+    let with_home = |(shards, producer, consumer)| (0..shards).map(move |home| (shards, home, producer, consumer));
+    for (shards, home, producer, consumer) in LAYOUTS.into_iter().flat_map(with_home) {
+        let mut net = with_users(shards, home);
         let (ann, bob) = (user(&mut net, producer, "ann"), user(&mut net, consumer, "bob"));
         let requested = |topic: &str| durable(subscriber("sub", topic, &[]));
         let (link, _) = ask(&mut net, ann, requested("news"));

@@ -1,6 +1,6 @@
 //! The behaviour and the links of a client.
 
-use crate::address::{DEAD_LETTERS, Declared, EXPIRED};
+use crate::address::{DEAD_LETTERS, Declared, EXPIRED, MOVING};
 use crate::link::LinkSpec;
 use crate::random::Random;
 use crate::scenario::{Profile, Scenario};
@@ -140,7 +140,8 @@ fn any_receiver(scenario: &Scenario, at: u64, random: &mut Random) -> LinkSpec {
         0..=10 => LinkSpec::Receiver((*random.pick(&["orders", "jobs", "brief", "plain", "news::all"])).to_owned()),
         11 => LinkSpec::Receiver(DEAD_LETTERS.to_owned()),
         12 => LinkSpec::Receiver(EXPIRED.to_owned()),
-        13..=14 => LinkSpec::Subscriber { topic: topic(), name: format!("durable{at}"), shared: false },
+        13 => LinkSpec::Subscriber { topic: topic(), name: format!("durable{at}"), shared: false },
+        14 => LinkSpec::MovingSubscriber { topic: random.pick(&MOVING), name: format!("moving{at}") },
         15 => LinkSpec::Subscriber { topic: topic(), name: "team".to_owned(), shared: true },
         16 => LinkSpec::Receiver(topic()),
         17 => LinkSpec::Receiver((*random.pick(&["one", "all"])).to_owned()),

@@ -13,7 +13,7 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, Open, Target, condition};
 use enmasse_router::core::AddressKind;
 
-use crate::address::{EXPIRED, space_name};
+use crate::address::{EXPIRED, MOVING, space_name};
 use crate::faults::Fault;
 use crate::ledger::{Ledger, LinkNumber, OutcomeKind, Route, Source, source_of};
 use crate::link::{Link, LinkSpec, State};
@@ -275,6 +275,7 @@ impl Client {
         match &self.links[at].spec {
             LinkSpec::Sender(name) | LinkSpec::Receiver(name) | LinkSpec::StreamReader(name) => name.clone(),
             LinkSpec::Subscriber { topic, .. } => topic.clone(),
+            LinkSpec::MovingSubscriber { topic, .. } => (*topic).to_owned(),
             LinkSpec::AnonymousSender | LinkSpec::Coordinator => String::new(),
             LinkSpec::DynamicReceiver | LinkSpec::TemporaryQueue => self.links[at].node.clone().unwrap_or_default(),
             LinkSpec::TemporaryReceiver(of) => self.links[*of].node.clone().unwrap_or_default(),
@@ -289,9 +290,8 @@ impl Client {
                 Some(Source::Subscription { name: format!("{name}::live {}", ledger.links()), outlives: false })
             }
             LinkSpec::Receiver(_) => source_of(name, kind, EXPIRED),
-            LinkSpec::Subscriber { name: own, shared: false, .. } => {
-                let name = format!("{name}::client{}/{own}", self.number);
-                Some(Source::Subscription { name, outlives: true })
+            LinkSpec::Subscriber { name: own, shared: false, .. } | LinkSpec::MovingSubscriber { name: own, .. } => {
+                Some(Source::Subscription { name: self.subscription(name, own), outlives: true })
             }
             LinkSpec::Subscriber { name: own, shared: true, .. } => {
                 Some(Source::Subscription { name: format!("{name}::{own}"), outlives: true })
@@ -301,10 +301,30 @@ impl Client {
         }
     }
 
+    /// The full name of a subscription of this client.
+    fn subscription(&self, topic: &str, own: &str) -> String {
+        format!("{topic}::client{}/{own}", self.number)
+    }
+
+    /// Chooses the topic of a moving subscription: that of another topic may end from now on.
+    fn move_subscription(&mut self, at: usize, ledger: &mut Ledger) {
+        let LinkSpec::MovingSubscriber { topic, name } = &mut self.links[at].spec else { return };
+        if self.random.chance(300) {
+            *topic = self.random.pick(&MOVING);
+        }
+        let (topic, name) = (*topic, name.clone());
+        for other in MOVING.into_iter().filter(|other| *other != topic) {
+            ledger.unsubscribed(self.space, &self.subscription(other, &name));
+        }
+    }
+
     fn detached(&mut self, now: Time, id: LinkId, error: Option<&Error>, ledger: &mut Ledger) {
         let Some(at) = self.links.iter().position(|link| link.id() == Some(id)) else { return };
         // For the node, the previous connection may still be open.
-        let in_use = matches!(self.links[at].spec, LinkSpec::Subscriber { .. } | LinkSpec::TemporaryReceiver(_));
+        let in_use = matches!(
+            self.links[at].spec,
+            LinkSpec::Subscriber { .. } | LinkSpec::MovingSubscriber { .. } | LinkSpec::TemporaryReceiver(_)
+        );
         let expected = |error: &&Error| {
             let gone = [condition::RESOURCE_DELETED, condition::NOT_FOUND].contains(&error.condition);
             gone || in_use && error.condition == condition::RESOURCE_LOCKED
@@ -342,6 +362,7 @@ impl Client {
     }
 
     fn attach(&mut self, at: usize, session: SessionId, ledger: &mut Ledger) {
+        self.move_subscription(at, ledger);
         let Some(live) = &mut self.live else { return };
         let spec = match self.links[at].spec.clone() {
             LinkSpec::TemporaryReceiver(of) => match &self.links[of].node {
@@ -352,7 +373,7 @@ impl Client {
         };
         let name = match &spec {
             // The identity of a subscription.
-            LinkSpec::Subscriber { name, shared: false, .. } => name.clone(),
+            LinkSpec::Subscriber { name, shared: false, .. } | LinkSpec::MovingSubscriber { name, .. } => name.clone(),
             LinkSpec::Subscriber { name, .. } => format!("{name}|{at}-{}", self.random.number()),
             _ => format!("{at}-{}", self.random.number()),
         };
@@ -369,7 +390,7 @@ impl Client {
         let closed = match link.spec {
             // A shared subscription is not closed: other clients use it.
             LinkSpec::Subscriber { shared: true, .. } => false,
-            LinkSpec::Subscriber { .. } => self.random.chance(100),
+            LinkSpec::Subscriber { .. } | LinkSpec::MovingSubscriber { .. } => self.random.chance(100),
             LinkSpec::TemporaryQueue => true,
             _ => self.random.chance(500),
         };

@@ -11,7 +11,7 @@ use enmasse_mqtt::codec::{
 };
 
 use super::promises::{Progress, Promises};
-use crate::address::{QUEUE, STREAM, TOPIC};
+use crate::address::{QUEUE, STREAM, TOPICS};
 use crate::node::Node;
 use crate::random::Random;
 
@@ -25,11 +25,11 @@ const RETAINED_TOPICS: usize = 2;
 pub(super) enum Role {
     /// sends to all addresses, and leaves wills
     Publisher,
-    /// receives the messages of the topic in a persistent session
+    /// receives the messages of the topics in a persistent session
     Subscriber(QoS),
     /// consumes the queue
     Consumer,
-    /// reads the retained messages of the topic
+    /// reads the retained messages of the topics
     Reader,
 }
 
@@ -154,10 +154,10 @@ impl Device {
             let _ = properties.push(Property::Number(enmasse_mqtt::codec::PropertyId::SessionExpiryInterval, 100_000));
         }
         let will = (self.role == Role::Publisher && self.random.chance(300))
-            .then(|| promises.send(format!("{TOPIC}/will"), QoS::AtLeastOnce, false));
+            .then(|| promises.send(format!("{}/will", TOPICS[0]), QoS::AtLeastOnce, false));
         self.will = will;
         let payload = (will.unwrap_or_default() as u64).to_be_bytes();
-        let topic = format!("{TOPIC}/will");
+        let topic = format!("{}/will", TOPICS[0]);
         let client_id = format!("device-{}", self.number);
         let connect = Connect {
             version: self.version,
@@ -248,13 +248,14 @@ impl Device {
             }
         }
         if !self.is_subscribed && self.subscribes() {
-            let (filter, qos) = match self.role {
-                Role::Subscriber(qos) => (format!("{TOPIC}/#"), qos),
-                Role::Reader => (format!("{TOPIC}/#"), QoS::AtLeastOnce),
-                Role::Consumer | Role::Publisher => (QUEUE.to_owned(), QoS::ExactlyOnce),
+            let of_topics = TOPICS.map(|topic| format!("{topic}/#")).to_vec();
+            let (filters, qos) = match self.role {
+                Role::Subscriber(qos) => (of_topics, qos),
+                Role::Reader => (of_topics, QoS::AtLeastOnce),
+                Role::Consumer | Role::Publisher => (vec![QUEUE.to_owned()], QoS::ExactlyOnce),
             };
             let options = SubscriptionOptions { qos, ..SubscriptionOptions::default() };
-            let filters = std::iter::once(Subscription { filter: &filter, options });
+            let filters = filters.iter().map(|filter| Subscription { filter, options });
             let id = PacketId::new(u16::MAX).expect("not 0");
             encode_subscribe(&mut self.output, id, Properties::NONE, filters, self.version).expect("an encoding");
         }
@@ -317,14 +318,14 @@ impl Device {
 
     /// Sends a new message.
     fn publish(&mut self, promises: &mut Promises) {
-        let retained = self.random.below(RETAINED_TOPICS);
+        let (topic, retained) = (*self.random.pick(&TOPICS), self.random.below(RETAINED_TOPICS));
         let (topic, qos, retain) = match self.random.below(8) {
             0 | 1 => (QUEUE.to_owned(), QoS::AtLeastOnce, false),
             2 | 3 => (QUEUE.to_owned(), QoS::ExactlyOnce, false),
             4 => (STREAM.to_owned(), QoS::ExactlyOnce, false),
-            5 => (format!("{TOPIC}/{}", self.number), QoS::AtLeastOnce, false),
-            6 => (format!("{TOPIC}/{}", self.number), QoS::ExactlyOnce, false),
-            _ => (format!("{TOPIC}/{}/kept/{retained}", self.number), QoS::ExactlyOnce, true),
+            5 => (format!("{topic}/{}", self.number), QoS::AtLeastOnce, false),
+            6 => (format!("{topic}/{}", self.number), QoS::ExactlyOnce, false),
+            _ => (format!("{topic}/{}/kept/{retained}", self.number), QoS::ExactlyOnce, true),
         };
         let free = (1..).find(|id| self.flights.iter().all(|flight| flight.packet_id.get() != *id));
         let packet_id = free.and_then(PacketId::new).expect("few are in use");

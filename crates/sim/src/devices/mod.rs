@@ -1,5 +1,5 @@
 //! Clients of MQTT with sessions on simulated nodes: QoS 1 arrives at least once and QoS 2 exactly
-//! once over broken connections, killed processes and power failures, to a queue, a topic with
+//! once over broken connections, killed processes and power failures, to a queue, topics with
 //! persistent subscriptions and a stream; retained messages and wills are kept.
 
 mod device;

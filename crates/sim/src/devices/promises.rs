@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use enmasse_mqtt::codec::QoS;
 
-use crate::address::{QUEUE, STREAM, TOPIC};
+use crate::address::{QUEUE, STREAM, TOPICS};
 
 /// The progress of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Promises {
         self.sent.len() - 1
     }
 
-    /// The subscription of a client to the topic is confirmed.
+    /// The subscription of a client to the topics is confirmed.
     pub(super) fn subscribed(&mut self, device: usize) {
         self.topics.entry(device).or_insert(self.sent.len());
     }
@@ -108,7 +108,7 @@ impl Promises {
             if sent.topic == QUEUE && sent.received.is_empty() {
                 missing.push(format!("message {number} of the queue: {sent:?}"));
             }
-            if sent.topic.starts_with(TOPIC) {
+            if TOPICS.iter().any(|topic| sent.topic.starts_with(topic)) {
                 let wants = |(_, since): &(&usize, &usize)| **since <= number;
                 let without = self.topics.iter().filter(wants).find(|(device, _)| !sent.received.contains_key(device));
                 missing.extend(without.map(|(device, _)| format!("message {number} for client {device}: {sent:?}")));

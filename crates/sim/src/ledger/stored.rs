@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     /// Records the end of a subscription, which gets no further messages.
-    pub(super) fn unsubscribed(&mut self, space: usize, name: &str) {
+    pub(crate) fn unsubscribed(&mut self, space: usize, name: &str) {
         let queue = self.queue(space, name);
         self.queues[queue].since = None;
     }

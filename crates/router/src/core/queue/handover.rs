@@ -10,8 +10,9 @@ use smallvec::smallvec;
 
 use super::super::arena::Key;
 use super::super::handover::{Handover, HandoverReason};
-use super::super::posting::Posted;
+use super::super::posting::{Posted, Retention};
 use super::super::storage::{Commit, Completion, LaneId, Queues};
+use super::super::topic::Retaining;
 use super::super::{Destination, Links, Router};
 
 /// A message that leaves its queue for another home, or (`removed` is `None`) of which a copy does.
@@ -51,6 +52,7 @@ impl Router {
         let lane = LaneId::of_space(handover.space);
         let admitted = match handover.reason {
             HandoverReason::Diverted => self.admit_diverted(handover),
+            HandoverReason::Retained { removes } => self.admit_retained(handover, removes),
             HandoverReason::Operation { .. } => self.admit_moved(handover),
         };
         let posted = match admitted {
@@ -59,6 +61,7 @@ impl Router {
         };
         self.storage.journal.begin_part(lane);
         if !posted.disk.is_empty() {
+            posted.disk.iter().for_each(|(at, ..)| self.declare_in_part(*at));
             let queues = posted.disk.iter();
             let queues: Queues<'_> = queues
                 .map(|(at, log, admitted)| (*log, admitted, Commit::new(*at, admitted.seq, Completion::NONE)))
@@ -95,6 +98,15 @@ impl Router {
             Some(log) => Posted { disk: smallvec![(at, log, admitted)], ..Posted::default() },
             None => Posted { memory: smallvec![(at, admitted.seq)], ..Posted::default() },
         })
+    }
+
+    /// A message that removes another one expires soon, and is not stored if there is no other one.
+    fn admit_retained(&mut self, handover: &Handover<'_>, removes: bool) -> Result<Posted, String> {
+        let head = self.head_of_handover(handover)?;
+        let at = self.by_key.get(&handover.to).copied();
+        let at = at.filter(|at| self.addresses.find_queue(*at).is_some()).ok_or_else(missing)?;
+        let retaining = Retaining::new(at, if removes { Retention::Remove } else { Retention::Replace });
+        self.post(&[], &head, handover.message, Some(retaining)).map_err(|refusal| refusal.to_string())
     }
 
     fn admit_moved(&mut self, handover: &Handover<'_>) -> Result<Posted, String> {

@@ -254,16 +254,20 @@ impl Router {
         }
         match resume {
             Some(resume) => self.resume_consumer(key, &resume, links),
-            None if self.waits_for_disk(key) => self.raise_fence(at, Notice::Attached(attachment)),
+            None if self.waits_for_disk(at, key) => self.raise_fence(at, Notice::Attached(attachment)),
             None => self.answer_subscriber(at, attachment, links),
         }
     }
 
     /// Whether an attach is answered after all earlier messages are on disk: a durable subscription
-    /// may have just begun, and the retained messages are those before a certain one.
-    fn waits_for_disk(&self, key: Key) -> bool {
+    /// may have just begun, and the retained messages are those before a certain one. The link of a new
+    /// subscription may go on to read them at another home, which must have those from before the
+    /// subscription; one on disk is answered in that order anyway.
+    fn waits_for_disk(&self, at: Key, key: Key) -> bool {
         let consumer = &self.consumers[key];
-        consumer.recalls || consumer.selection.retained.is_some()
+        let queue = self.addresses.queue(at);
+        let begins = queue.is_undeclared() && queue.opened.log.is_none();
+        consumer.recalls || consumer.selection.retained.is_some() || begins && self.retains_elsewhere(at)
     }
 
     /// Changes the settings of a stored address.

@@ -41,7 +41,7 @@ impl Journal {
         self.begin_part(self.lanes.lane_of(log));
     }
 
-    /// Adds a message that leaves its queue for another home. `logged`: the number of its queue in
+    /// Adds a message that another home stores, which leaves its queue here or comes from a producer. `logged`: the number of its queue in
     /// the log, if it is removed from there.
     pub(in crate::core) fn add_departure(&mut self, logged: Option<(u32, &Item)>, completion: Completion) {
         let growing = &mut self.lanes.at(self.open).growing;
@@ -109,6 +109,7 @@ impl Router {
         result: &Result<(), Refused>,
         links: &mut impl Links,
     ) {
+        self.free_window(departure, links);
         let deleted = self.take_deleted_location(departure);
         let outcome = match result {
             Ok(()) => Outcome::Accepted,

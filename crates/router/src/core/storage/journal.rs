@@ -117,6 +117,13 @@ impl Journal {
         growing.writes.declared.push(at);
     }
 
+    /// Declares a subscription within the group that is being written.
+    pub(in crate::core) fn declare_in_part(&mut self, log: u32, uid: &[u8; 16], name: &str, description: &[u8]) {
+        let batch = &mut self.group(log).batch;
+        batch.declare(log, uid, name);
+        batch.state(log, SUBSCRIPTION, description);
+    }
+
     /// Ends the group that [`Journal::store`] or [`Journal::store_one`] began, with the removal of
     /// a moved message from its queue.
     pub(in crate::core) fn seal(&mut self, removed: Option<(u32, &Item)>) {
@@ -386,8 +393,7 @@ impl Journal {
     /// Removes and returns the producers of unwritten messages for an address: they receive no
     /// outcome for these any more.
     pub(in crate::core) fn take_settlements(&mut self, at: Key) -> Vec<SettlementTarget> {
-        let completions = self.lanes.commits_mut().map(|commit| &mut commit.completion);
-        let mine = completions.filter(|completion| {
+        let mine = self.lanes.completions_mut().filter(|completion| {
             completion.address == at && matches!(completion.settlement, SettlementTarget::Producer { .. })
         });
         mine.map(|completion| std::mem::replace(&mut completion.settlement, SettlementTarget::Nothing)).collect()
@@ -701,7 +707,7 @@ impl Router {
         }
     }
 
-    fn free_window(&mut self, completion: &Completion, links: &mut impl Links) {
+    pub(super) fn free_window(&mut self, completion: &Completion, links: &mut impl Links) {
         self.received.remove(completion.account, 1, completion.bytes);
         if let Some(producer) = self.producers.get_mut(completion.producer) {
             producer.waiting -= 1;

@@ -424,16 +424,17 @@ impl Lanes {
         self.lanes.get(&id).map(|lane| lane.ordered_parts()).unwrap_or_default()
     }
 
-    /// Messages that are pending or in flight.
-    pub(in crate::core) fn commits_mut(&mut self) -> impl Iterator<Item = &mut Commit> {
+    /// The completions of messages that are pending or in flight.
+    pub(in crate::core) fn completions_mut(&mut self) -> impl Iterator<Item = &mut Completion> {
         self.lanes.values_mut().flat_map(|lane| {
             let with_log = lane.in_flight.iter_mut().filter_map(|in_flight| match in_flight {
-                InFlightWrite::Store(writes) => Some(&mut writes.commits),
+                InFlightWrite::Store(writes) => Some(writes),
                 _ => None,
             });
-            let to_come =
-                lane.full_batches.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.writes.commits);
-            with_log.chain(to_come).flatten()
+            let to_come = lane.full_batches.iter_mut().chain([&mut lane.growing]).map(|growing| &mut growing.writes);
+            with_log.chain(to_come).flat_map(|writes| {
+                writes.commits.iter_mut().map(|commit| &mut commit.completion).chain(&mut writes.departures)
+            })
         })
     }
 

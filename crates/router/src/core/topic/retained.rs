@@ -2,16 +2,18 @@
 //! `x-opt-retain-message`.
 //!
 //! It is stored in a queue of the address space too, the last value of each name in `to`, in one
-//! group with the copies of the subscriptions. A message without content removes it.
+//! group with the copies of the subscriptions: a joint one if that queue has another home. A message
+//! without content removes it.
 
 use enmasse_amqp::codec::envelope::Envelope;
 use enmasse_amqp::codec::scan::{Scalar, has_empty_body, scalar, type_of};
 use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::queue::Head;
 
-use super::super::Router;
 use super::super::arena::Key;
+use super::super::ids::Joint;
 use super::super::posting::Retention;
+use super::super::{Destination, Handover, HandoverReason, Links, Router};
 
 /// How long the message without content is kept that removes another, in milliseconds.
 const REMOVAL_TTL_MS: u64 = 1000;
@@ -24,6 +26,10 @@ pub(in crate::core) struct Retaining {
 }
 
 impl Retaining {
+    pub(in crate::core) const fn new(queue: Key, retention: Retention) -> Self {
+        Self { queue, retention }
+    }
+
     /// Whether it removes the retained message.
     pub(super) fn removes(self) -> bool {
         self.retention == Retention::Remove
@@ -35,6 +41,19 @@ impl Retaining {
             (head.ttl_ms, head.absolute_expiry) = (Some(REMOVAL_TTL_MS), None);
         }
     }
+}
+
+/// What a message does to the retained message of its topic, whose queue has another home.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct RetainedElsewhere {
+    to: Destination,
+    retention: Retention,
+}
+
+/// The queue with the retained messages of a topic's address space.
+enum RetainedPlace {
+    Here(Key),
+    Elsewhere(Destination),
 }
 
 impl Router {
@@ -52,7 +71,7 @@ impl Router {
     ) -> Result<Option<Retention>, Error> {
         let Some(encoded) = envelope.retain else { return Ok(None) };
         let producer = &self.producers[from];
-        if self.retained_queue(producer.address).is_none() {
+        if self.retained_place(producer.address).is_none() {
             return Ok(None);
         }
         match scalar(encoded) {
@@ -75,15 +94,56 @@ impl Router {
         Ok(Some(if has_empty_body(body) { Retention::Remove } else { Retention::Replace }))
     }
 
-    /// The queue that stores a message of the topic `at`, if that is to be retained.
+    /// The queue here that stores a message of the topic `at`, if that is to be retained.
     pub(in crate::core) fn retaining(&self, at: Key, retention: Option<Retention>) -> Option<Retaining> {
         let retention = retention?;
-        Some(Retaining { queue: self.retained_queue(at)?, retention })
+        match self.retained_place(at)? {
+            RetainedPlace::Here(queue) => Some(Retaining { queue, retention }),
+            RetainedPlace::Elsewhere(_) => None,
+        }
     }
 
-    fn retained_queue(&self, at: Key) -> Option<Key> {
+    /// The same for a queue at another home.
+    pub(in crate::core) fn retaining_elsewhere(
+        &self,
+        at: Key,
+        retention: Option<Retention>,
+    ) -> Option<RetainedElsewhere> {
+        let retention = retention?;
+        match self.retained_place(at)? {
+            RetainedPlace::Here(_) => None,
+            RetainedPlace::Elsewhere(to) => Some(RetainedElsewhere { to, retention }),
+        }
+    }
+
+    /// Whether the retained messages of the topic of a subscription have another home.
+    pub(in crate::core) fn retains_elsewhere(&self, subscription: Key) -> bool {
+        let topic = self.topic_of(subscription).and_then(|topic| self.retained_place(topic));
+        matches!(topic, Some(RetainedPlace::Elsewhere(_)))
+    }
+
+    /// Hands a message of a topic over to the home of the retained ones. This home contributes to the
+    /// returned group.
+    pub(in crate::core) fn hand_over_retained(
+        &mut self,
+        at: Key,
+        RetainedElsewhere { to, retention }: RetainedElsewhere,
+        message: &[u8],
+        links: &mut impl Links,
+    ) -> Joint {
+        let space = self.addresses[at].declared.space;
+        let joint = self.storage.journal.next_joint(self.shard, 2);
+        let reason = HandoverReason::Retained { removes: retention == Retention::Remove };
+        links.hand_over(to.home, Handover { joint, space, to: to.key, reason, message });
+        joint
+    }
+
+    fn retained_place(&self, at: Key) -> Option<RetainedPlace> {
         let declared = self.addresses.find_topic(at)?.opened.retained?;
-        let queue = self.by_key.get(&declared).copied()?;
-        self.addresses.find_queue(queue).is_some().then_some(queue)
+        if declared.home != self.shard {
+            return Some(RetainedPlace::Elsewhere(declared));
+        }
+        let queue = self.by_key.get(&declared.key).copied()?;
+        self.addresses.find_queue(queue).is_some().then_some(RetainedPlace::Here(queue))
     }
 }

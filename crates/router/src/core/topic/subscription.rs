@@ -27,6 +27,7 @@ use super::super::{
     Destination, Filter, Links, Router, STALL_MS, Subscribing, SubscriptionName, ToLink,
 };
 use super::super::{OpenQueue, Queue};
+use super::names::{SubscriptionNames, WaitingLink};
 
 /// Address keys of undeclared subscriptions. Declared addresses count up from 0, dynamic nodes down
 /// from the top.
@@ -39,14 +40,19 @@ const STALL_LIMIT_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(in crate::core) struct Subscriptions {
     /// named subscriptions
-    by_name: HashMap<SubscriptionName, Key>,
+    pub(super) by_name: HashMap<SubscriptionName, Key>,
+    /// the names of those of all shards
+    pub(super) names: SubscriptionNames,
+    /// links that wait for other homes
+    pub(super) waiting: HashMap<AttachmentId, Box<WaitingLink>>,
     /// the address key of the next subscription, if it is free
     next_key: u32,
 }
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Self { by_name: HashMap::new(), next_key: KEYS.start }
+        let (names, waiting) = (SubscriptionNames::default(), HashMap::new());
+        Self { by_name: HashMap::new(), names, waiting, next_key: KEYS.start }
     }
 }
 
@@ -150,7 +156,7 @@ fn full_name(topic: &str, name: Option<&SubscriptionName>) -> String {
 }
 
 /// The error for links at a subscription that has ended.
-fn ended() -> Error {
+pub(super) fn ended() -> Error {
     Error::new(condition::RESOURCE_DELETED, "the subscription has ended")
 }
 
@@ -183,6 +189,9 @@ impl Router {
                 return Ok(known);
             }
             let key = self.addresses[known].declared.key;
+            if let Some(name) = &subscribing.name {
+                self.subscriptions.by_name.remove(name);
+            }
             self.delete_address(key, &ended(), links);
         } else if subscribing.name.as_ref().is_some_and(|name| name.durable) {
             self.check_durable(at)?;
@@ -222,7 +231,7 @@ impl Router {
     /// Whether a link may attach to an existing subscription. `false`: it requests another one,
     /// which replaces the existing one and its messages. Names are free to choose, so only a user
     /// who may receive from the existing one may replace it.
-    fn accepts_more(&self, at: Key, requested: &Subscribing) -> Result<bool, Error> {
+    pub(super) fn accepts_more(&self, at: Key, requested: &Subscribing) -> Result<bool, Error> {
         let address = &self.addresses[at];
         let Some(subscription) = self.addresses.subscription(at) else {
             return Ok(false);
@@ -265,10 +274,26 @@ impl Router {
         opened.subscription = Some(subscription);
         let made = self.open_subscription(at, opened, links);
         if let Some(log) = log {
-            let uid = self.storage.digests.long(&[&log.to_le_bytes(), &*description].concat());
-            self.storage.journal.declare(made, log, &uid.to_be_bytes(), &name, &description);
+            let uid = self.uid_of_subscription(log, &description);
+            self.storage.journal.declare(made, log, &uid, &name, &description);
         }
         made
+    }
+
+    fn uid_of_subscription(&self, log: u32, description: &[u8]) -> [u8; 16] {
+        self.storage.digests.long(&[&log.to_le_bytes(), description].concat()).to_be_bytes()
+    }
+
+    /// Declares a subscription within the part of a joint group that is being written, if its
+    /// declaration is not on disk: the log may write the part before that, and the queue of a message
+    /// must have a name after a crash.
+    pub(in crate::core) fn declare_in_part(&mut self, at: Key) {
+        let Some(queue) = self.addresses.find_queue(at) else { return };
+        let unknown = queue.subscription.as_ref().filter(|subscription| !subscription.known);
+        let Some((log, subscription)) = queue.opened.log.zip(unknown) else { return };
+        let (name, description) = (Arc::clone(&queue.opened.name), Arc::clone(&subscription.description));
+        let uid = self.uid_of_subscription(log, &description);
+        self.storage.journal.declare_in_part(log, &uid, &name, &description);
     }
 
     /// Opens an undeclared subscription of a topic.
@@ -282,6 +307,8 @@ impl Router {
         self.open_queue(declared, opened.with_settings(settings).with_targets(dead_letter, expiry), links);
         let at = self.by_key[&declared.key];
         if let Some(name) = name {
+            let claimed = self.subscriptions.names.claim(&name, self.shard);
+            debug_assert_eq!(claimed, Ok(()), "a subscription has its name alone");
             self.subscriptions.by_name.insert(name, at);
         }
         at
@@ -329,7 +356,7 @@ impl Router {
         self.join_topic(at, links);
     }
 
-    fn topic_of(&self, at: Key) -> Option<Key> {
+    pub(super) fn topic_of(&self, at: Key) -> Option<Key> {
         let topic = self.addresses.subscription(at)?.topic?;
         let topic = self.by_key.get(&topic).copied()?;
         self.addresses.find_topic(topic).map(|_| topic)
@@ -395,7 +422,11 @@ impl Router {
         let Some(queue) = self.addresses.find_queue(at).filter(|queue| queue.is_undeclared()) else { return };
         let past = queue.opened.messages.stats().past();
         if let Some(name) = queue.subscription.as_ref().and_then(|subscription| subscription.name.as_ref()) {
-            self.subscriptions.by_name.remove(name);
+            // One that is replaced has left its name to its successor.
+            if self.subscriptions.by_name.get(name) == Some(&at) {
+                self.subscriptions.by_name.remove(name);
+                self.subscriptions.names.release(name, self.shard);
+            }
         }
         if let Some(topic) = topic {
             self.addresses[topic].stats.join(&AddressStats { consumers: 0, waiting: 0, ..stats });
@@ -435,8 +466,8 @@ impl Router {
             self.detach(before, links);
         }
         let Some(at) = names.iter().find_map(|name| self.subscriptions.by_name.get(name).copied()) else {
-            let what = "attach.source is null and there is no subscription of that name";
-            return links.send(ToLink::Attached { attachment, answer: Err(Error::new(condition::NOT_FOUND, what)) });
+            let answer = Err(self.not_recalled(names));
+            return links.send(ToLink::Attached { attachment, answer });
         };
         let address = &self.addresses[at];
         if !address.consumers.is_empty() {
@@ -449,6 +480,16 @@ impl Router {
         }
         let consumer = Consumer { recalls: true, ..Consumer::new(attachment, at, 0, None) };
         self.attach_consumer(at, consumer, Consuming::default(), links);
+    }
+
+    /// The error for a link without a source whose subscription is not here.
+    fn not_recalled(&self, names: &[SubscriptionName]) -> Error {
+        if names.iter().any(|name| self.subscriptions.names.home_of(name).is_some()) {
+            // It had this home when the link looked it up.
+            let what = "another link has just replaced the subscription: attach again";
+            return Error::new(condition::RESOURCE_LOCKED, what);
+        }
+        Error::new(condition::NOT_FOUND, "attach.source is null and there is no subscription of that name")
     }
 
     /// Answers a link once its subscription is declared in the log.

@@ -106,7 +106,9 @@ impl Router {
         let posted = transaction.postings.iter().filter_map(|posting| self.by_key.get(&posting.address).copied());
         let pending = |it: &Retirement| self.pending.get(Key::unpack(it.token)).map(|pending| pending.address);
         let mut addresses = posted.chain(transaction.retirements.iter().filter_map(pending));
-        addresses.any(|at| self.addresses.get(at).is_some_and(|address| address.treatment.is_on_disk()))
+        let is_retained = |posting: &Posting| matches!(posting.treatment, PostingTreatment::Topic(Some(_)));
+        transaction.postings.iter().any(is_retained)
+            || addresses.any(|at| self.addresses.get(at).is_some_and(|address| address.treatment.is_on_disk()))
     }
 
     fn await_commit(&mut self, id: TransactionId, links: &mut impl Links) {
@@ -243,10 +245,15 @@ impl Router {
         let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*postings[it.posting].body))).peekable();
         let first = on_disk.peek().and_then(|(queues, _)| Some(queues.first()?.0));
         let first = first.or_else(|| self.gathered_for_log(&partitions));
+        let retained = self.hand_over_posted(&postings, &offered, links);
         // Messages gathered before it are written with it, and may belong to joint groups themselves.
-        let is_part = joint.is_some() || self.joins_groups(&partitions);
+        let is_part = joint.is_some() || !retained.is_empty() || self.joins_groups(&partitions);
         match first {
-            _ if is_part => self.storage.journal.begin_part(lane),
+            _ if is_part => {
+                self.storage.journal.begin_part(lane);
+                let disk = offered.iter().flat_map(|offered| &offered.posted.disk);
+                disk.for_each(|(at, ..)| self.declare_in_part(*at));
+            }
             Some(log) => {
                 let bytes = postings.iter().map(|posting| posting.body.len()).sum();
                 self.storage.journal.begin_transaction(log, bytes);
@@ -255,7 +262,7 @@ impl Router {
         }
         on_disk.for_each(|(queues, body)| self.storage.journal.post(queues, body));
         let (blocks, joins) = self.write_posted(&partitions);
-        let joints: Vec<Joint> = joint.into_iter().chain(joins).collect();
+        let joints: Vec<Joint> = joint.into_iter().chain(joins).chain(retained).collect();
         debug_assert_eq!(is_part, !joints.is_empty(), "a part belongs to a group");
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
             transaction.committing = Some(Committing { in_memory, unlogged, blocks, admitted: None });
@@ -266,6 +273,16 @@ impl Router {
             (None, false, false) => self.storage.journal.retire(id, &mut removals),
             (None, false, true) => self.end_commit(id, &Ok(()), links),
         }
+    }
+
+    /// Hands the messages over that are to be retained at another home; returns their groups.
+    fn hand_over_posted(&mut self, postings: &[Posting], offered: &[Offered], links: &mut impl Links) -> Vec<Joint> {
+        let retained = offered.iter().filter_map(|Offered { posting, at, .. }| {
+            let PostingTreatment::Topic(retention) = postings[*posting].treatment else { return None };
+            let elsewhere = self.retaining_elsewhere(*at, retention)?;
+            Some(self.hand_over_retained(*at, elsewhere, &postings[*posting].body, links))
+        });
+        retained.collect()
     }
 
     /// The lane of the address space of a commit that is being written.
@@ -329,7 +346,8 @@ impl Router {
                 let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
                 let posted = self.post(&audience, &posting.head, &posting.body, self.retaining(at, retention));
                 let posted = posted.map_err(refused)?;
-                self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
+                let is_retained = self.retaining_elsewhere(at, retention).is_some();
+                self.addresses[at].stats.dropped += u64::from(posted.is_unwanted() && !is_retained);
                 Ok(Offered { posting: number, at, posted, place: None })
             }
             (Treatment::Queue(_), PostingTreatment::Queue) => {

@@ -13,6 +13,7 @@ use super::super::delivery::{Arrival, Delivery};
 use super::super::filter::Filter;
 use super::super::handover::{Handover, HandoverReason};
 use super::super::role::{AttachmentRole, NoLocal, Start};
+use super::super::topic::Replacement;
 use super::{Decoder, Encoder, Shared, Wire};
 
 /// Random numbers from a seed (SplitMix64).
@@ -204,12 +205,23 @@ impl Sample for NoLocal {
 
 impl Sample for Handover<'static> {
     fn sample(random: &mut Random) -> Self {
-        let reason = match bool::sample(random) {
-            true => HandoverReason::Operation { expires: Sample::sample(random), due: Sample::sample(random) },
-            false => HandoverReason::Diverted,
+        let reason = match random.below(3) {
+            0 => HandoverReason::Operation { expires: Sample::sample(random), due: Sample::sample(random) },
+            1 => HandoverReason::Retained { removes: Sample::sample(random) },
+            _ => HandoverReason::Diverted,
         };
         let (joint, space, to) = (Sample::sample(random), Sample::sample(random), Sample::sample(random));
         Self { joint, space, to, reason, message: Sample::sample(random) }
+    }
+}
+
+impl Sample for Replacement {
+    fn sample(random: &mut Random) -> Self {
+        let attachment = Sample::sample(random);
+        match bool::sample(random) {
+            true => Self::Ask { by: Sample::sample(random), attachment, requested: Sample::sample(random) },
+            false => Self::Answer { attachment, answer: Sample::sample(random) },
+        }
     }
 }
 

@@ -136,6 +136,13 @@ impl FilterState {
     }
 }
 
+/// The name of the record of the session to which a subscription of this name belongs, by the uid of
+/// its topic; `None`: it belongs to no session.
+pub(in crate::shard) fn session_of<'a>(name: &'a str, topic_uid: &str) -> Option<&'a str> {
+    let (session, _) = name.split_once(&format!(":{topic_uid}:"))?;
+    session.starts_with("mqtt:").then_some(session)
+}
+
 /// The name of a shared subscription: `|` would end it, as in the link names of JMS clients.
 fn shared_name(group: &str, filter: &str) -> String {
     format!("mqtt:{group}/{filter}").replace('%', "%25").replace('|', "%7C")

@@ -45,15 +45,12 @@ impl Shard {
         id: ConnId,
         publish: &Incoming<'_>,
         kind: AddressKind,
-        home: u16,
     ) -> (Once, Option<(AttachmentId, PacketFlow)>) {
         let packet_id = publish.packet_id.filter(|_| publish.qos == QoS::ExactlyOnce);
-        let Some((packet_id, (record, record_home))) = packet_id.zip(self.record_link(id)) else {
+        let Some((packet_id, (record, _))) = packet_id.zip(self.record_link(id)) else {
             return (Once::No, None);
         };
-        // Topics have the home of the records.
-        let is_joint = matches!(kind, AddressKind::Queue | AddressKind::Stream);
-        match is_joint || kind.stores() && home == record_home {
+        match kind.stores() {
             true => (Once::WithMessage, Some((record, PacketFlow { flow: Flow::FromClient, id: packet_id.get() }))),
             false => (Once::After, None),
         }
@@ -103,7 +100,7 @@ impl Shard {
         let elsewhere = token.filter(|_| stored_here.is_none());
         let space = self.space_of(id).map(|space| space.0);
         match (elsewhere, space) {
-            (Some(token), Some(space)) if link.is_some_and(|link| self.consumes_from_queue(id, link)) => {
+            (Some(token), Some(space)) if link.is_some_and(|link| self.consumes_stored(id, link)) => {
                 let joint = self.router.next_joint();
                 self.send_to_home(home, ToHome::KeepWith { record, packet, joint, space });
                 self.send_to_home(home_of_token(token), ToHome::RemoveWith { token, joint, space });
@@ -118,12 +115,12 @@ impl Shard {
         self.resume_starved(id);
     }
 
-    /// Whether a link consumes from a queue.
-    fn consumes_from_queue(&self, id: ConnId, link: LinkId) -> bool {
+    /// Whether a link consumes from a queue or a subscription.
+    fn consumes_stored(&self, id: ConnId, link: LinkId) -> bool {
         let link = self.fabric.conns.get(id.key()).and_then(|conn| conn.links.get(link.0 as usize));
         let Some(Link::Consumer { attachments, .. }) = link else { return false };
         let mut known = attachments.iter().filter_map(|attachment| self.fabric.attachments.get(*attachment));
-        known.any(|attachment| attachment.kind == AddressKind::Queue)
+        known.any(|attachment| matches!(attachment.kind, AddressKind::Queue | AddressKind::Topic))
     }
 
     /// PUBCOMP of the client: the flow of a delivery is complete.

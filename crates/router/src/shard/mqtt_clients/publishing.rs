@@ -75,7 +75,7 @@ impl Shard {
         let mut sections = std::mem::take(&mut self.sections);
         sections.clear();
         encode(&mut sections);
-        let (once, packet) = self.once(id, publish, kind, home);
+        let (once, packet) = self.once(id, publish, kind);
         let publication =
             publish.packet_id.map(|packet_id| Publication::new(packet_id, once, kind, retained.is_some()));
         let delivery_id = self.note_publication(id, publication);

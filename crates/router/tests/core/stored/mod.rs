@@ -31,8 +31,8 @@ use enmasse_journal::log::{Config, Fault, Log, Recovered, Refused, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Destination,
-    Handover, Hold, LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, ToLink,
-    TransactionId, Unsettled,
+    Handover, Hold, LAST_VALUE_OF_TO, Links, OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Replacement,
+    Router, ToLink, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -109,6 +109,10 @@ impl Got {
 
 impl Links for Recorded {
     fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
+    fn replace(&mut self, _: u16, _: Replacement) {
         unreachable!("all addresses have this home");
     }
 
@@ -260,7 +264,7 @@ impl House {
         let retained = self.retained.clone().map(|settings| opened(4, "retained", settings));
         let first_number = if retained.is_some() { 5 } else { 4 };
         let topic = OpenTopic::new("news".into(), self.topic.clone(), true).with_targets(Some(here(DEAD)), None);
-        let opened = topic.with_retained(retained.is_some().then_some(RETAINED));
+        let opened = topic.with_retained(retained.is_some().then_some(Destination { key: RETAINED, home: 0 }));
         if let Some(retained) = retained {
             let retained = retained.with_last_value_key(Some(LAST_VALUE_OF_TO.into()));
             self.router.open_queue(declared(RETAINED), retained, &mut self.recorded);

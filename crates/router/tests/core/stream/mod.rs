@@ -19,7 +19,7 @@ use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Handover, Links,
-    OpenQueue, Read, Router, Start, Stream, ToLink, TransactionId,
+    OpenQueue, Read, Replacement, Router, Start, Stream, ToLink, TransactionId,
 };
 
 use crate::whole;
@@ -63,6 +63,10 @@ struct Got {
 
 impl Links for Recorded {
     fn hand_over(&mut self, _: u16, _: Handover<'_>) {
+        unreachable!("all addresses have this home");
+    }
+
+    fn replace(&mut self, _: u16, _: Replacement) {
         unreachable!("all addresses have this home");
     }
 
