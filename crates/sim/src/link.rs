@@ -25,7 +25,7 @@ pub(crate) enum LinkSpec {
     Subscriber { topic: String, name: String, shared: bool },
     /// the same, not shared: each attach may name another topic, whose subscription replaces that of
     /// the former one
-    MovingSubscriber { topic: &'static str, name: String },
+    MovingSubscriber(Moving),
     /// read a stream from its first offset
     StreamReader(String),
     /// create a temporary queue, by a sender with a dynamic target, as JMS does
@@ -34,6 +34,17 @@ pub(crate) enum LinkSpec {
     TemporaryReceiver(usize),
     /// declare and discharge transactions
     Coordinator,
+}
+
+/// A durable subscription that moves between topics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Moving {
+    pub(crate) topic: &'static str,
+    pub(crate) name: String,
+    /// the subscription of this topic certainly exists
+    pub(crate) exists: bool,
+    /// the present attach names no topic
+    pub(crate) recalls: bool,
 }
 
 /// The state of a link.
@@ -88,6 +99,10 @@ impl LinkSpec {
         matches!(self, Self::Sender(_) | Self::AnonymousSender | Self::TemporaryQueue | Self::Coordinator)
     }
 
+    fn recalls(&self) -> bool {
+        matches!(self, Self::MovingSubscriber(Moving { recalls: true, .. }))
+    }
+
     fn source(&self) -> Source {
         match self {
             Self::Receiver(from) => Source { address: Some(from.clone()), ..Source::default() },
@@ -101,7 +116,7 @@ impl LinkSpec {
                 capabilities: capabilities(if *shared { &["shared", "global"] } else { &[] }),
                 ..Source::default()
             },
-            Self::MovingSubscriber { topic, name } => {
+            Self::MovingSubscriber(Moving { topic, name, .. }) => {
                 let (topic, name) = ((*topic).to_owned(), name.clone());
                 Self::Subscriber { topic, name, shared: false }.source()
             }
@@ -144,7 +159,7 @@ impl LinkSpec {
             role,
             snd_settle_mode: SenderSettleMode::Mixed,
             rcv_settle_mode: settle,
-            source: Some(Box::new(self.source())),
+            source: (!self.recalls()).then(|| Box::new(self.source())),
             target: Some(Box::new(self.target())),
             unsettled: None,
             incomplete_unsettled: false,
@@ -185,6 +200,9 @@ impl Link {
 
     /// Records that the client detaches it; the node's answer is pending.
     pub(crate) fn detach(&mut self, closed: bool, ledger: &mut Ledger) {
+        if let LinkSpec::MovingSubscriber(moving) = &mut self.spec {
+            moving.exists &= !closed;
+        }
         if let State::Attached(id, number) = self.state {
             ledger.detaching(number, closed);
             *self = Self { state: State::Detaching(id, number), ..Self::new(self.spec.clone()) };

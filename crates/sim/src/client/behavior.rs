@@ -1,7 +1,7 @@
 //! The behaviour and the links of a client.
 
 use crate::address::{DEAD_LETTERS, Declared, EXPIRED, MOVING};
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Moving};
 use crate::random::Random;
 use crate::scenario::{Profile, Scenario};
 
@@ -141,7 +141,10 @@ fn any_receiver(scenario: &Scenario, at: u64, random: &mut Random) -> LinkSpec {
         11 => LinkSpec::Receiver(DEAD_LETTERS.to_owned()),
         12 => LinkSpec::Receiver(EXPIRED.to_owned()),
         13 => LinkSpec::Subscriber { topic: topic(), name: format!("durable{at}"), shared: false },
-        14 => LinkSpec::MovingSubscriber { topic: random.pick(&MOVING), name: format!("moving{at}") },
+        14 => {
+            let (topic, name) = (*random.pick(&MOVING), format!("moving{at}"));
+            LinkSpec::MovingSubscriber(Moving { topic, name, exists: false, recalls: false })
+        }
         15 => LinkSpec::Subscriber { topic: topic(), name: "team".to_owned(), shared: true },
         16 => LinkSpec::Receiver(topic()),
         17 => LinkSpec::Receiver((*random.pick(&["one", "all"])).to_owned()),

@@ -16,7 +16,7 @@ use enmasse_router::core::AddressKind;
 use crate::address::{EXPIRED, MOVING, space_name};
 use crate::faults::Fault;
 use crate::ledger::{Ledger, LinkNumber, OutcomeKind, Route, Source, source_of};
-use crate::link::{Link, LinkSpec, State};
+use crate::link::{Link, LinkSpec, Moving, State};
 use crate::message::MessageNumber;
 use crate::node::Node;
 use crate::random::Random;
@@ -258,6 +258,8 @@ impl Client {
             return;
         }
         link.node = dynamic_node(&link.spec, attach);
+        self.check_moved(at, attach, ledger);
+        let link = &mut self.links[at];
         let spec = link.spec.clone();
         let name = self.name_of(at);
         let kind = scenario.resolve(&name).map(|declared| declared.kind);
@@ -275,7 +277,7 @@ impl Client {
         match &self.links[at].spec {
             LinkSpec::Sender(name) | LinkSpec::Receiver(name) | LinkSpec::StreamReader(name) => name.clone(),
             LinkSpec::Subscriber { topic, .. } => topic.clone(),
-            LinkSpec::MovingSubscriber { topic, .. } => (*topic).to_owned(),
+            LinkSpec::MovingSubscriber(moving) => moving.topic.to_owned(),
             LinkSpec::AnonymousSender | LinkSpec::Coordinator => String::new(),
             LinkSpec::DynamicReceiver | LinkSpec::TemporaryQueue => self.links[at].node.clone().unwrap_or_default(),
             LinkSpec::TemporaryReceiver(of) => self.links[*of].node.clone().unwrap_or_default(),
@@ -290,7 +292,8 @@ impl Client {
                 Some(Source::Subscription { name: format!("{name}::live {}", ledger.links()), outlives: false })
             }
             LinkSpec::Receiver(_) => source_of(name, kind, EXPIRED),
-            LinkSpec::Subscriber { name: own, shared: false, .. } | LinkSpec::MovingSubscriber { name: own, .. } => {
+            LinkSpec::Subscriber { name: own, shared: false, .. }
+            | LinkSpec::MovingSubscriber(Moving { name: own, .. }) => {
                 Some(Source::Subscription { name: self.subscription(name, own), outlives: true })
             }
             LinkSpec::Subscriber { name: own, shared: true, .. } => {
@@ -306,15 +309,29 @@ impl Client {
         format!("{topic}::client{}/{own}", self.number)
     }
 
-    /// Chooses the topic of a moving subscription: that of another topic may end from now on.
+    /// Chooses the topic of a moving subscription, or to name none: the subscription of another topic
+    /// may end from now on.
     fn move_subscription(&mut self, at: usize, ledger: &mut Ledger) {
-        let LinkSpec::MovingSubscriber { topic, name } = &mut self.links[at].spec else { return };
-        if self.random.chance(300) {
-            *topic = self.random.pick(&MOVING);
+        let LinkSpec::MovingSubscriber(moving) = &mut self.links[at].spec else { return };
+        moving.recalls = moving.exists && self.random.chance(300);
+        if !moving.recalls && self.random.chance(300) {
+            let topic = *self.random.pick(&MOVING);
+            moving.exists &= topic == moving.topic;
+            moving.topic = topic;
         }
-        let (topic, name) = (*topic, name.clone());
+        let Moving { topic, name, .. } = moving.clone();
         for other in MOVING.into_iter().filter(|other| *other != topic) {
             ledger.unsubscribed(self.space, &self.subscription(other, &name));
+        }
+    }
+
+    /// A moving subscription exists once its link is attached. One that was recalled has its topic.
+    fn check_moved(&mut self, at: usize, attach: &Attach, ledger: &mut Ledger) {
+        let LinkSpec::MovingSubscriber(moving) = &mut self.links[at].spec else { return };
+        moving.exists = true;
+        let found = attach.source.as_ref().and_then(|source| source.address.as_deref());
+        if moving.recalls && found != Some(moving.topic) {
+            ledger.violation(format!("client {}: {moving:?} was recalled as one of {found:?}", self.number));
         }
     }
 
@@ -323,8 +340,12 @@ impl Client {
         // For the node, the previous connection may still be open.
         let in_use = matches!(
             self.links[at].spec,
-            LinkSpec::Subscriber { .. } | LinkSpec::MovingSubscriber { .. } | LinkSpec::TemporaryReceiver(_)
+            LinkSpec::Subscriber { .. } | LinkSpec::MovingSubscriber(_) | LinkSpec::TemporaryReceiver(_)
         );
+        let is_recalled = matches!(self.links[at].spec, LinkSpec::MovingSubscriber(Moving { recalls: true, .. }));
+        if is_recalled && error.is_some_and(|error| error.condition == condition::NOT_FOUND) {
+            ledger.violation(format!("client {}: {:?} is lost", self.number, self.links[at].spec));
+        }
         let expected = |error: &&Error| {
             let gone = [condition::RESOURCE_DELETED, condition::NOT_FOUND].contains(&error.condition);
             gone || in_use && error.condition == condition::RESOURCE_LOCKED
@@ -373,7 +394,9 @@ impl Client {
         };
         let name = match &spec {
             // The identity of a subscription.
-            LinkSpec::Subscriber { name, shared: false, .. } | LinkSpec::MovingSubscriber { name, .. } => name.clone(),
+            LinkSpec::Subscriber { name, shared: false, .. } | LinkSpec::MovingSubscriber(Moving { name, .. }) => {
+                name.clone()
+            }
             LinkSpec::Subscriber { name, .. } => format!("{name}|{at}-{}", self.random.number()),
             _ => format!("{at}-{}", self.random.number()),
         };
@@ -390,7 +413,7 @@ impl Client {
         let closed = match link.spec {
             // A shared subscription is not closed: other clients use it.
             LinkSpec::Subscriber { shared: true, .. } => false,
-            LinkSpec::Subscriber { .. } | LinkSpec::MovingSubscriber { .. } => self.random.chance(100),
+            LinkSpec::Subscriber { .. } | LinkSpec::MovingSubscriber(_) => self.random.chance(100),
             LinkSpec::TemporaryQueue => true,
             _ => self.random.chance(500),
         };
