@@ -90,7 +90,7 @@ pub use role::{
 pub use stats::AddressStats;
 pub use storage::{Answer, Damaged, Digests, LAST_VALUE_OF_TO, Read, subscription_of};
 pub use stream::Stream;
-pub use topic::OpenTopic;
+pub use topic::{OpenTopic, Replacement, SubscriptionNames};
 pub use transactions::{TRANSACTION_MESSAGES, rolled_back};
 
 /// Payload bytes of one producer that may wait before the producer is held back. It continues at

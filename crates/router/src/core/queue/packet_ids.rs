@@ -90,7 +90,7 @@ impl Router {
         self.packet_id = None;
     }
 
-    /// As [`Router::deliver_once`], for a queue or a stream whose home is not that of the record: the
+    /// As [`Router::deliver_once`], for a stored address whose home is not that of the record: the
     /// message is stored in one joint group with its identifier ([`Router::keep_with`]), in this
     /// space.
     pub fn deliver_with(
@@ -110,6 +110,11 @@ impl Router {
         }
     }
 
+    /// Whether the message that is being stored belongs to the joint group of its packet identifier.
+    pub(in crate::core) const fn is_joint(&self) -> bool {
+        matches!(self.packet_id, Some(PacketIdOf::Elsewhere(..)))
+    }
+
     /// Takes the joint group of the message that is being stored; the caller contributes to it.
     pub(in crate::core) fn take_joint(&mut self) -> Option<(Joint, LaneId)> {
         let Some(PacketIdOf::Elsewhere(joint, lane)) = self.packet_id else { return None };
@@ -118,7 +123,7 @@ impl Router {
     }
 
     /// Contributes a packet identifier to the joint group of its message: the client has sent it to a
-    /// queue with another home, or has received it from one. Of the latter [`ToLink::PacketId`]
+    /// stored address with another home, or has received it from one. Of the latter [`ToLink::PacketId`]
     /// confirms that it is on disk.
     pub fn keep_with(&mut self, record: AttachmentId, packet: PacketFlow, (joint, space): (Joint, u32)) {
         let kept = self.kept_packet_id(record, packet);
