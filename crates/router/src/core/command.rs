@@ -19,10 +19,10 @@ use super::describe::AddressDescription;
 use super::ending::Ending;
 use super::handover::{Handover, HandoverReason};
 use super::ids::{AttachmentId, Flow, Joint, PacketFlow, QuestionId, TransactionId};
+use super::replacement::Replacement;
 use super::role::{
     AttachmentRole, Consuming, Guarantee, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
-use super::topic::Replacement;
 use super::wire::{Decoder, Encoder, Malformed, Wire, commands, wire_structs, wire_units};
 use super::{AddressKey, AddressKind, Declared};
 

@@ -4,7 +4,7 @@ use super::command::ToLink;
 use super::delivery::Delivery;
 use super::handover::Handover;
 use super::ids::AttachmentId;
-use super::topic::Replacement;
+use super::replacement::Replacement;
 
 /// The links of the attachments, as the router sees them. No call follows
 /// [`Router::detach`](super::Router::detach) of an attachment, and no call may re-enter the router.

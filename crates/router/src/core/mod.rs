@@ -33,6 +33,7 @@ mod producer_window;
 mod queue;
 mod random;
 mod received;
+mod replacement;
 mod role;
 mod schedule;
 mod sealing;
@@ -84,13 +85,14 @@ pub use queue::{
     TEMPORARY_MESSAGES, Work,
 };
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
+pub use replacement::Replacement;
 pub use role::{
     AttachmentRole, Consuming, Guarantee, NoLocal, Origin, Resume, Start, Subscribing, SubscriptionName, Unsettled,
 };
 pub use stats::AddressStats;
 pub use storage::{Answer, Damaged, Digests, LAST_VALUE_OF_TO, Read, subscription_of};
 pub use stream::Stream;
-pub use topic::{OpenTopic, Replacement, SubscriptionNames};
+pub use topic::{OpenTopic, SubscriptionNames};
 pub use transactions::{TRANSACTION_MESSAGES, rolled_back};
 
 /// Payload bytes of one producer that may wait before the producer is held back. It continues at

@@ -1,7 +1,7 @@
 //! What the kinds of addresses know of a message that they have admitted, or that a transaction
 //! holds for them.
 
-use enmasse_journal::queue::{Seq, Stored as Admitted};
+use enmasse_journal::queue::{Head, Seq, Stored as Admitted};
 use enmasse_journal::stream::Identity;
 use smallvec::SmallVec;
 
@@ -17,6 +17,34 @@ pub(super) enum Retention {
     Replace,
     /// it has no content
     Remove,
+}
+
+/// How long the message without content is kept that removes another, in milliseconds.
+const REMOVAL_TTL_MS: u64 = 1000;
+
+/// What a message does to the retained message of its topic, with their queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retaining {
+    pub(super) queue: Key,
+    retention: Retention,
+}
+
+impl Retaining {
+    pub(super) const fn new(queue: Key, retention: Retention) -> Self {
+        Self { queue, retention }
+    }
+
+    /// Whether it removes the retained message.
+    pub(super) fn removes(self) -> bool {
+        self.retention == Retention::Remove
+    }
+
+    /// Lets a message that removes another expire there.
+    pub(super) fn limit_time(self, head: &mut Head) {
+        if self.removes() {
+            (head.ttl_ms, head.absolute_expiry) = (Some(REMOVAL_TTL_MS), None);
+        }
+    }
 }
 
 /// How the kind of its address treats a posting.

@@ -11,12 +11,12 @@ use smallvec::SmallVec;
 
 use super::credit_window::CreditWindow;
 use super::errors::not_found;
+use super::greeting::GreetingAttach;
 use super::link_names::{LinkName, Stealing};
 use super::machine::Machine;
 use super::mqtt::Mqtt;
 use super::renewing::Renewal;
 use super::resumable::Resuming;
-use super::retained::GreetingAttach;
 use super::traffic::Pacing;
 use super::transactions::{Coordinator, HeldOutcomes, Transaction};
 use super::{ConnId, DYNAMIC_PREFIX};

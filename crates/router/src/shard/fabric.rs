@@ -15,7 +15,7 @@ use super::batch::CommandBatch;
 use super::conn::{Attaching, Conn, Link};
 use super::credit_window::CreditWindow;
 use super::discharging::HomeAnswer;
-use super::link_names::{LinkHolder, LinkName};
+use super::link_names::{LeftName, LinkHolder, LinkName};
 use super::mqtt::{Fate, Mqtt};
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
@@ -70,6 +70,8 @@ pub(super) struct Fabric {
     pub(super) leaving_names: HashMap<AttachmentId, (LinkName, LinkHolder)>,
     /// names whose homes have done that
     pub(super) left_names: Vec<(LinkName, LinkHolder)>,
+    /// those that wait for confirmations of all shards, by number
+    pub(super) confirmed_names: HashMap<u64, LeftName>,
     /// when the driver last called
     pub(super) now: Time,
 }
@@ -99,6 +101,7 @@ impl Fabric {
             work: Work::default(),
             leaving_names: HashMap::new(),
             left_names: Vec::new(),
+            confirmed_names: HashMap::new(),
             now: Time::ZERO,
         }
     }

@@ -1,4 +1,17 @@
-//! The credit of an attachment that reads retained messages.
+//! The attach and the credit of an attachment that reads retained messages.
+
+use std::sync::Arc;
+
+use crate::core::{AttachmentId, Consuming};
+use crate::table::AddressEntry;
+
+/// The attach of a link to the queue of retained messages.
+pub(super) struct GreetingAttach {
+    pub(super) attachment: AttachmentId,
+    pub(super) home: u16,
+    pub(super) queue: Arc<AddressEntry>,
+    pub(super) consuming: Consuming,
+}
 
 /// The state of an attachment that reads retained messages. It always drains: the answer tells
 /// whether messages are left.

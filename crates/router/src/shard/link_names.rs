@@ -134,6 +134,14 @@ impl LinkNames {
     }
 }
 
+/// A name that its link has left, until all shards have processed the last commands of the link.
+pub(super) struct LeftName {
+    pub(super) name: LinkName,
+    pub(super) holder: LinkHolder,
+    /// shards that have not confirmed
+    pub(super) waits_for: usize,
+}
+
 /// An attach that waits until all shards have processed the end of the link that it takes over.
 pub(super) struct Stealing {
     pub(super) link: LinkId,

@@ -14,7 +14,7 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, condition};
 
 use super::departing::Departure;
-use super::link_names::{LinkHolder, LinkName, LinkTakeover, LinkTheft, Stealing};
+use super::link_names::{LeftName, LinkHolder, LinkName, LinkTakeover, LinkTheft, Stealing};
 use super::mqtt::SESSION;
 use super::{ConnId, Shard};
 use crate::core::Ending;
@@ -64,7 +64,7 @@ impl Shard {
         let conn = self.fabric.conns.get_mut(id.key());
         let Some(name) = conn.and_then(|conn| conn.set_name(link, None)) else { return };
         let holder = LinkHolder { shard: self.fabric.index, conn: id, link };
-        // The next connection of the client must not ask for the session before its home has taken
+        // The next connection of the client must not ask for the session before its homes have taken
         // the last commands of this one.
         match self.leaving_record(id).filter(|_| link == SESSION) {
             Some(record) => drop(self.fabric.leaving_names.insert(record, (name, holder))),
@@ -72,9 +72,34 @@ impl Shard {
         }
     }
 
-    /// Removes the names of clients whose sessions have left their homes.
+    /// Removes the names of clients whose records have left their homes, once every shard confirms that
+    /// it has processed the earlier commands from here: subscriptions may have other homes.
     pub(super) fn release_left_names(&mut self) {
         for (name, holder) in std::mem::take(&mut self.fabric.left_names) {
+            self.thefts += 1;
+            let theft = LinkTheft { holder, number: self.thefts };
+            let waits_for = self.fabric.outboxes.len();
+            self.fabric.confirmed_names.insert(theft.number, LeftName { name, holder, waits_for });
+            for shard in (0..waits_for as u16).filter(|shard| *shard != self.fabric.index) {
+                self.fabric.outboxes[shard as usize].push_takeover(&LinkTakeover::Confirm { theft });
+            }
+            self.confirm_taken(theft);
+        }
+    }
+
+    /// Whether a client has left that name, which is not removed yet.
+    pub(super) fn is_leaving(&self, name: LinkName) -> bool {
+        let leaving = self.fabric.leaving_names.values().chain(&self.fabric.left_names).map(|(leaving, _)| *leaving);
+        leaving.chain(self.fabric.confirmed_names.values().map(|left| left.name)).any(|leaving| leaving == name)
+    }
+
+    /// Counts the confirmation of one shard for a name that its client has left.
+    fn count_left(&mut self, number: u64) {
+        let Some(left) = self.fabric.confirmed_names.get_mut(&number) else { return };
+        left.waits_for -= 1;
+        if left.waits_for == 0
+            && let Some(LeftName { name, holder, .. }) = self.fabric.confirmed_names.remove(&number)
+        {
             self.shared.link_names.unregister(name, holder);
         }
     }
@@ -107,8 +132,11 @@ impl Shard {
         }
     }
 
-    /// Counts the confirmation of one shard. After the last the attach continues.
+    /// Counts the confirmation of one shard. After the last the attach continues, or a name is free.
     fn count_confirmation(&mut self, LinkTheft { holder, number }: LinkTheft) {
+        if self.fabric.confirmed_names.contains_key(&number) {
+            return self.count_left(number);
+        }
         let LinkHolder { conn: id, link, .. } = holder;
         let Some(conn) = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial) else {
             return;

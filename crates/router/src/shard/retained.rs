@@ -15,7 +15,7 @@ use super::attachments::Attachment;
 use super::conn::Link;
 use super::departing::Departure;
 use super::errors::deleted;
-use super::greeting::Greeting;
+use super::greeting::{Greeting, GreetingAttach};
 use super::terms::{RETAINED, Terms, retained_filter};
 use super::{ConnId, Shard};
 use crate::core::{AddressKind, AttachmentId, AttachmentRole, Consuming, DYNAMIC_KEYS, Ending, Filter, ToHome};
@@ -34,14 +34,6 @@ impl RetainedRequest {
     pub(super) fn add_to(self, terms: &mut Terms) {
         terms.request_retained(self.queue, self.filter);
     }
-}
-
-/// The attach of a link to the queue of retained messages.
-pub(super) struct GreetingAttach {
-    attachment: AttachmentId,
-    home: u16,
-    queue: Arc<AddressEntry>,
-    consuming: Consuming,
 }
 
 impl Shard {

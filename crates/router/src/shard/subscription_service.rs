@@ -233,8 +233,7 @@ impl Shard {
         conn.set_link(link, Link::Consumer { attachments: SmallVec::new(), wildcard: None });
         let terminus = Terminus { name: Some(name), kind: Some(AddressKind::Queue), dynamic: false, terms: None };
         let reply = reply(&attach, &terminus, size);
-        let attaching =
-            Attaching { link, name: name.into(), reply, waits_for: 1, refusal: None, greeting: None };
+        let attaching = Attaching { link, name: name.into(), reply, waits_for: 1, refusal: None, greeting: None };
         conn.attaching = Some(Box::new(attaching));
         let receiver = ServiceReceiver { link, state: ReceiverState::Attaching, refusal };
         self.pass_to_agent(id, name, |serving| serving.receiver = Some(receiver));

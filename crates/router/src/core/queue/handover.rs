@@ -10,9 +10,8 @@ use smallvec::smallvec;
 
 use super::super::arena::Key;
 use super::super::handover::{Handover, HandoverReason};
-use super::super::posting::{Posted, Retention};
+use super::super::posting::{Posted, Retaining, Retention};
 use super::super::storage::{Commit, Completion, LaneId, Queues};
-use super::super::topic::Retaining;
 use super::super::{Destination, Links, Router};
 
 /// A message that leaves its queue for another home, or (`removed` is `None`) of which a copy does.

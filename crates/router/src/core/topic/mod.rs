@@ -25,8 +25,7 @@ use super::queue::temporary_settings;
 use super::{AddressKey, AddressStats, Declared, Destination, Links, Router};
 
 use filter_tree::FilterTree;
-pub use names::{Replacement, SubscriptionNames};
-pub(super) use retained::Retaining;
+pub use names::SubscriptionNames;
 pub(super) use subscription::Subscriptions;
 
 /// The state of a topic in addition to that of every address.

@@ -13,13 +13,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use enmasse_amqp::types::Error;
+use enmasse_amqp::types::{Error, condition};
 
 use super::super::arena::Key;
+use super::super::replacement::Replacement;
 use super::super::{
     AttachmentId, AttachmentRole, Consuming, Declared, Filter, Links, Router, Subscribing, SubscriptionName, ToLink,
 };
-use super::subscription::ended;
 
 /// The names of the undeclared subscriptions of a node, and their homes.
 #[derive(Clone, Debug, Default)]
@@ -60,33 +60,17 @@ impl SubscriptionNames {
     }
 }
 
-/// Between two homes, of which one makes a subscription with the name of one at the other.
-#[derive(Debug)]
-pub enum Replacement {
-    /// May a link have the name? The other home then ends its subscription.
-    Ask {
-        /// the home that asks
-        by: u16,
-        /// the link, which waits there
-        attachment: AttachmentId,
-        /// the subscription that it requests
-        requested: Box<Subscribing>,
-    },
-    /// The answer.
-    Answer {
-        /// the link
-        attachment: AttachmentId,
-        /// whether the name is free
-        answer: Result<(), Error>,
-    },
-}
-
 /// A link that waits until another home has ended the subscription with its name.
 #[derive(Debug)]
 pub(super) struct WaitingLink {
     address: Declared,
     filter: Option<Filter>,
     consuming: Consuming,
+}
+
+/// The error for links at a subscription that has ended.
+pub(super) fn ended() -> Error {
+    Error::new(condition::RESOURCE_DELETED, "the subscription has ended")
 }
 
 impl Router {

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use super::super::arena::Key;
 use super::super::arriving::{Arriving, read, refused};
 use super::super::ids::Joint;
-use super::super::posting::{Posted, PostingTreatment, Retention};
+use super::super::posting::{Posted, PostingTreatment, Retaining, Retention};
 use super::super::storage::{Commit, CommitNote, Completion, LaneId};
 use super::super::{Links, Origin, Router};
-use super::retained::{RetainedElsewhere, Retaining};
+use super::retained::RetainedElsewhere;
 
 /// The queues of a message.
 #[derive(Debug, Default)]

@@ -8,40 +8,11 @@
 use enmasse_amqp::codec::envelope::Envelope;
 use enmasse_amqp::codec::scan::{Scalar, has_empty_body, scalar, type_of};
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::queue::Head;
 
 use super::super::arena::Key;
 use super::super::ids::Joint;
-use super::super::posting::Retention;
+use super::super::posting::{Retaining, Retention};
 use super::super::{Destination, Handover, HandoverReason, Links, Router};
-
-/// How long the message without content is kept that removes another, in milliseconds.
-const REMOVAL_TTL_MS: u64 = 1000;
-
-/// What a message does to the retained message of its topic, with their queue.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::core) struct Retaining {
-    pub(in crate::core) queue: Key,
-    retention: Retention,
-}
-
-impl Retaining {
-    pub(in crate::core) const fn new(queue: Key, retention: Retention) -> Self {
-        Self { queue, retention }
-    }
-
-    /// Whether it removes the retained message.
-    pub(super) fn removes(self) -> bool {
-        self.retention == Retention::Remove
-    }
-
-    /// Lets a message that removes another expire there.
-    pub(super) fn limit_time(self, head: &mut Head) {
-        if self.removes() {
-            (head.ttl_ms, head.absolute_expiry) = (Some(REMOVAL_TTL_MS), None);
-        }
-    }
-}
 
 /// What a message does to the retained message of its topic, whose queue has another home.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +69,7 @@ impl Router {
     pub(in crate::core) fn retaining(&self, at: Key, retention: Option<Retention>) -> Option<Retaining> {
         let retention = retention?;
         match self.retained_place(at)? {
-            RetainedPlace::Here(queue) => Some(Retaining { queue, retention }),
+            RetainedPlace::Here(queue) => Some(Retaining::new(queue, retention)),
             RetainedPlace::Elsewhere(_) => None,
         }
     }

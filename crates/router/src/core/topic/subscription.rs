@@ -27,7 +27,7 @@ use super::super::{
     Destination, Filter, Links, Router, STALL_MS, Subscribing, SubscriptionName, ToLink,
 };
 use super::super::{OpenQueue, Queue};
-use super::names::{SubscriptionNames, WaitingLink};
+use super::names::{SubscriptionNames, WaitingLink, ended};
 
 /// Address keys of undeclared subscriptions. Declared addresses count up from 0, dynamic nodes down
 /// from the top.
@@ -153,11 +153,6 @@ fn full_name(topic: &str, name: Option<&SubscriptionName>) -> String {
         Some(SubscriptionName { container: None, name, .. }) => format!("{topic}::{name}"),
         None => format!("{topic}::"),
     }
-}
-
-/// The error for links at a subscription that has ended.
-pub(super) fn ended() -> Error {
-    Error::new(condition::RESOURCE_DELETED, "the subscription has ended")
 }
 
 impl Router {

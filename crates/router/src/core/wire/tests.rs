@@ -12,8 +12,8 @@ use super::super::command::{ToHome, ToLink};
 use super::super::delivery::{Arrival, Delivery};
 use super::super::filter::Filter;
 use super::super::handover::{Handover, HandoverReason};
+use super::super::replacement::Replacement;
 use super::super::role::{AttachmentRole, NoLocal, Start};
-use super::super::topic::Replacement;
 use super::{Decoder, Encoder, Shared, Wire};
 
 /// Random numbers from a seed (SplitMix64).

@@ -225,7 +225,7 @@ impl Shard {
         let name = absent.name(&self.shared.link_names);
         if self.shared.link_names.is_held(name) {
             // By a client, whose end notes the session again, or by the end itself.
-            if self.fabric.leaving_names.values().any(|(leaving, _)| *leaving == name) {
+            if self.is_leaving(name) {
                 self.wait_for_visit_again(self.fabric.now.plus_millis(AGAIN_MS), absent);
             }
             return;
