@@ -107,17 +107,7 @@ impl Node {
         handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
         let (table, recovered_queues, unopened) = (Mutex::new(table), Mutex::new(recovered_queues), Mutex::default());
         let (threads, journal_threads) = (Mutex::new(handles), Mutex::new(journal_threads));
-        Ok(Self {
-            shared,
-            common,
-            orders,
-            table,
-            recovered_queues,
-            unopened,
-            certificates,
-            threads,
-            journal_threads,
-        })
+        Ok(Self { shared, common, orders, table, recovered_queues, unopened, certificates, threads, journal_threads })
     }
 
     /// Listens on one more address; returns the port.

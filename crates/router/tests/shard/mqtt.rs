@@ -9,7 +9,7 @@ use enmasse_mqtt::codec::{
 };
 
 use crate::net::{Net, message_to};
-use crate::retained::with_retained;
+use crate::retained::{self, with_retained};
 use crate::topics::with_topics;
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
@@ -445,7 +445,7 @@ fn delivery_in_parts_that_is_aborted_or_needs_no_place_gives_it_to_others() {
 /// [5: 3.3.4-2] [5: 3.3.4-4]
 #[test]
 fn retained_message_of_overlapping_filters_comes_once_if_the_window_has_no_room_for_each() {
-    for (shards, producer, consumer) in LAYOUTS {
+    for (shards, producer, consumer) in retained::layouts() {
         let mut net = with_retained(shards);
         let other = device(&mut net, producer, "other");
         // PUBLISH with QoS 2 and RETAIN, PUBREL

@@ -27,7 +27,7 @@ fn plan() -> String {
 }
 
 /// The layouts of clients, each with every home of the retained messages.
-fn layouts() -> impl Iterator<Item = ((u16, u16), usize, usize)> {
+pub(crate) fn layouts() -> impl Iterator<Item = ((u16, u16), usize, usize)> {
     LAYOUTS
         .into_iter()
         .flat_map(|(shards, producer, consumer)| (0..shards).map(move |home| ((shards, home), producer, consumer)))

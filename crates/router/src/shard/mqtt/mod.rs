@@ -580,7 +580,9 @@ impl Mqtt {
     pub(in crate::shard) fn close(&mut self, error: Option<Error>) {
         self.note_failure(error.as_ref());
         let (code, text) = match &error {
-            Some(error) if self.machine.is_open() => (codes::closed(error), error.description.as_deref().unwrap_or_default()),
+            Some(error) if self.machine.is_open() => {
+                (codes::closed(error), error.description.as_deref().unwrap_or_default())
+            }
             Some(error) => (codes::refused_connect(error), error.description.as_deref().unwrap_or_default()),
             None => (ReasonCode::Success, ""),
         };
