@@ -11,9 +11,9 @@ pub struct Config {
     pub packet_size_max_bytes: u32,
     /// Bytes of the largest CONNECT and AUTH we take, before anyone has logged in.
     pub connect_size_max_bytes: u32,
-    /// PUBLISH packets with QoS 1 and 2 that we take without having answered (3.2.2.3.3); at least
-    /// 1. A client of 5.0 that sends more is disconnected. One of 3.x, which has no such bound, is not
-    /// read while so many wait for the driver.
+    /// PUBLISH packets with QoS 1 and 2 that we take without having answered (3.2.2.3.3), one at least.
+    /// A client of 5.0 that sends more is disconnected. One of 3.x, which has no such bound, is not read
+    /// while so many wait for the driver.
     pub receive_maximum: u16,
     /// Deliveries with QoS 1 and 2 that may be unacknowledged by the client; its own receive
     /// maximum may be lower. At least 1.
