@@ -83,6 +83,13 @@ async def test_observe_lists_every_declared_address(node: Node) -> None:
     ]
 
 
+async def test_statistics_leave_out_what_is_zero(node: Node) -> None:
+    await NativeEngine(node).apply(plan(1, "orders"))
+    assert [line for line in node.stats()["addresses"] if line["uid"] == "a-orders"] == [
+        {"uid": "a-orders", "space": "default.default", "name": "orders"},
+    ]
+
+
 def test_listening_on_a_port_in_use_raises_unavailable_naming_the_port(node: Node) -> None:
     port = node.listen("amqp", "127.0.0.1", 0)
     with pytest.raises(Unavailable, match=str(port)):

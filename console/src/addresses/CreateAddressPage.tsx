@@ -1,6 +1,7 @@
 import { Content, Form } from '@patternfly/react-core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from 'react-router';
+import { isDeleted } from '@/api/errors';
 import { AddressKind } from '@/api/kinds';
 import { ADDRESS_TYPES, type Address, type AddressType } from '@/api/types';
 import { create, useDryRun } from '@/api/write';
@@ -220,7 +221,7 @@ function AddressWizard({ namespace, space, choices }: WizardProps) {
 export function CreateAddressPage() {
   const { namespace = '', space = '' } = useParams();
   const choices = useChoices(namespace, space);
-  if (choices.error && !choices.data) return <Failure error={choices.error} />;
+  if (choices.error && (!choices.data || isDeleted(choices.error))) return <Failure error={choices.error} />;
   if (!choices.data) return <Loading label="Loading the choices" lines={8} />;
   return <AddressWizard namespace={namespace} space={space} choices={choices.data} />;
 }

@@ -72,6 +72,11 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Whether what a page is about does not exist any more. */
+export function isDeleted(error: unknown): boolean {
+  return error instanceof ApiError && error.isMissing;
+}
+
 /** Whether the platform refused a selector or filter, so that the person must correct it. */
 export function isRefusedExpression(error: unknown): boolean {
   return error instanceof ApiError && [400, 422].includes(error.status);

@@ -64,6 +64,7 @@ it('writes nothing as another user, and shows who it is now', async () => {
   await expect(request('POST', '/apis/page', { body: {} })).rejects.toThrow('Another account has logged in');
   expect(await screen.findByText('bob')).toBeVisible();
   expect(await screen.findByText('page of bob')).toBeVisible();
+  expect(screen.getByText(/goes on as bob/)).toBeVisible();
 });
 
 it.each([

@@ -13,6 +13,7 @@ import { onRecovery } from '@/api/connectivity';
 import { ApiError } from '@/api/errors';
 import { NO_SESSION, bindSession, noteInput, request } from '@/api/http';
 import type { Session } from '@/api/types';
+import { useNotify } from './notices';
 
 /** The session: who is logged in and what the page may offer. It lives in a cookie that the page cannot read. */
 
@@ -37,6 +38,7 @@ export function SessionProvider({ children }: { children: ReactNode }) {
   const client = useQueryClient();
   const [state, setState] = useState<State>({ phase: 'unknown' });
 
+  const notify = useNotify();
   const user = useRef<string | null>(null);
 
   const end = useCallback(
@@ -68,11 +70,16 @@ export function SessionProvider({ children }: { children: ReactNode }) {
         },
       });
       setState({ phase: 'in', session });
-      // The pages show what the other one may see.
-      if (isOther) void client.resetQueries();
+      if (isOther) {
+        notify(
+          `${session.user} has logged in in this browser. This page goes on as ${session.user}.`,
+          'warning',
+        );
+        void client.resetQueries();
+      }
       return !isOther;
     },
-    [client, end],
+    [client, end, notify],
   );
   const resume = useCallback(async () => {
     try {

@@ -15,7 +15,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useNavigate, useParams } from 'react-router';
 import { parse } from 'yaml';
-import { messageOf } from '@/api/errors';
+import { isDeleted, messageOf } from '@/api/errors';
 import {
   AddressPlanKind,
   AddressSpacePlanKind,
@@ -266,7 +266,7 @@ export function EditPage() {
       crumbs={[{ title: SECTIONS[section] ?? section, to: backTo }, { title: isNew ? 'Create' : name }]}
     >
       <PageSection isFilled>
-        {found.error && !found.data ? (
+        {found.error && (!found.data || isDeleted(found.error)) ? (
           <Failure error={found.error} retry={() => void found.refetch()} />
         ) : isNew ? (
           <Editor kind={kind} initial={template(kind, namespace)} isNew backTo={backTo} />

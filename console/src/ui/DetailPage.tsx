@@ -12,7 +12,7 @@ import {
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useEffect, useRef, type ReactNode } from 'react';
 import { Outlet, useLocation, useNavigate } from 'react-router';
-import { ApiError } from '@/api/errors';
+import { isDeleted } from '@/api/errors';
 import { PANEL_ID, Page, type Crumb } from './Page';
 import { Failure, Loading, PhaseLabel } from './States';
 
@@ -93,10 +93,6 @@ interface TabbedProps<T> extends DetailPageProps<T> {
 
 interface PlainProps<T> extends DetailPageProps<T> {
   children: (shown: T) => ReactNode;
-}
-
-function isDeleted(error: Error): boolean {
-  return error instanceof ApiError && error.isMissing;
 }
 
 function phaseOf(shown: unknown): ReactNode {

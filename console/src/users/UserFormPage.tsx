@@ -11,6 +11,7 @@ import {
 } from '@patternfly/react-core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from 'react-router';
+import { isDeleted } from '@/api/errors';
 import { AddressSpaceKind, UserKind } from '@/api/kinds';
 import { useResource } from '@/api/list';
 import type { AddressSpace, MessagingUser } from '@/api/types';
@@ -257,7 +258,7 @@ export function UserFormPage() {
       ]}
     >
       <PageSection isFilled>
-        {needed.error && !needed.data ? (
+        {needed.error && (!needed.data || isDeleted(needed.error)) ? (
           <Failure error={needed.error} retry={() => void needed.refetch()} />
         ) : !needed.data ? (
           <Loading />
