@@ -155,7 +155,7 @@ class Node:
         return unusable
 
     def stats(self) -> dict[str, Any]:
-        """Return the statistics since the start."""
+        """Return the statistics since the start. Lines of addresses lack what is 0."""
         with translated():
             return _object(self._node.stats())
 

@@ -152,7 +152,7 @@ async def _counted(settings: Settings, data: DataDir, expected: Sequence[Resourc
             Code.DATA_UNUSABLE, f"the resources in {data.path} are not those of the backup"
         )
     statistics = await asyncio.to_thread(_statistics, data, found)
-    if damaged := sum(one["damaged"] for one in statistics):
+    if damaged := sum(one.get("damaged", 0) for one in statistics):
         raise Unavailable(
             Code.DATA_UNUSABLE, f"{damaged} messages in {data.journal} cannot be read"
         )
