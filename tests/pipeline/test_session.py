@@ -106,6 +106,14 @@ def caused(error: BaseException, cause: BaseException) -> BaseException:
     return error
 
 
+def raised_in(file: str) -> BaseException:
+    try:
+        exec(compile("raise TypeError('no answer')", file, "exec"))
+    except TypeError as error:
+        return error
+    raise AssertionError(file)
+
+
 ENDED = StreamingQueryException("the query ended")
 
 
@@ -116,6 +124,8 @@ ENDED = StreamingQueryException("the query ended")
         (Py4JNetworkError("no answer"), True),
         (caused(Unavailable("E6000", "source s: the query ended"), ENDED), True),
         (EOFError(), True),
+        (raised_in("/packages/py4j/java_gateway.py"), True),
+        (raised_in("/packages/steps.py"), False),
         (Unavailable("E6000", "live state"), False),
         # a task has raised it
         (caused(Conflict("E4000", "messages are no longer kept"), ENDED), False),

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
@@ -333,12 +334,17 @@ def is_jvm_lost(error: BaseException) -> bool:
 
 
 def may_be_of_jvm(error: BaseException) -> bool:
-    """Return whether the end of the JVM may have caused an error: one of Spark, or one after it."""
+    """Return whether the end of the JVM may have caused an error: one of Spark, one within the
+    gateway to the JVM, or one that such an error caused.
+    """
     if isinstance(error, EnMasseError) and not isinstance(error, Unavailable):
         return False
-    cause = error.__cause__
-    is_of_spark = isinstance(error, (Py4JError, PySparkException, ConnectionError, EOFError))
-    return is_of_spark or (cause is not None and may_be_of_jvm(cause))
+    if isinstance(error, (Py4JError, PySparkException, ConnectionError, EOFError)):
+        return True
+    files = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    if any("py4j" in Path(file).parts for file in files):
+        return True
+    return error.__cause__ is not None and may_be_of_jvm(error.__cause__)
 
 
 def _has_ended(spark: SparkSession, within_s: float) -> bool:
