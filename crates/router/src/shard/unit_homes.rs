@@ -2,8 +2,8 @@
 //!
 //! What is stored or removed together at the rate of messages is a unit with one home: a topic with
 //! its subscriptions, a stream with its partitions, any other queue. The sessions and retained
-//! messages of MQTT have a home that the space chooses. A new unit gets the home with the least
-//! weight. The order of units is that of their weights and uids, so a Plan and a log lead to the same
+//! messages of MQTT have a home that the space chooses, and so have the topics of a space with
+//! sessions. A new unit gets the home with the least weight. The order of units is that of their weights and uids, so a Plan and a log lead to the same
 //! homes at each start.
 
 use std::cmp::Reverse;
@@ -96,7 +96,7 @@ impl UnitHomes {
             (Reverse(unit.weight), uid)
         });
         for (name, unit) in units {
-            let home = self.home_for(&name, &unit, &weights);
+            let home = self.home_for(&name, &unit, next, &weights);
             weights[usize::from(home)] += unit.weight;
             let topic = if let UnitName::Topic(topic) = name { Some(topic) } else { None };
             for (weight, entry) in unit.entries {
@@ -110,13 +110,15 @@ impl UnitHomes {
 
     /// The home of a new unit, or of new addresses of a topic that has one: `weights` are those of all
     /// homes.
-    fn home_for(&self, name: &UnitName, unit: &Unit<'_>, weights: &[u64]) -> u16 {
-        if let UnitName::Topic(topic) = name
-            && let Some((home, _)) = self.topics.get(topic)
-        {
-            return *home;
-        }
+    fn home_for(&self, name: &UnitName, unit: &Unit<'_>, next: &Table, weights: &[u64]) -> u16 {
         let workers = weights.len() as u16;
+        if let UnitName::Topic(topic) = name {
+            let known = self.topics.get(topic).map(|(home, _)| *home);
+            let of_sessions = next.space(topic.0).and_then(Space::mqtt).map(|_| topic.0.stored_home(workers));
+            if let Some(home) = known.or(of_sessions) {
+                return home;
+            }
+        }
         let first = unit.entries.first().map_or(0, |(_, entry)| entry.space.stored_home(workers));
         let distance = |home: u16| (home + workers - first) % workers;
         let lightest = (0..workers).min_by_key(|home| (weights[usize::from(*home)], distance(*home)));
@@ -178,11 +180,15 @@ mod tests {
         compiled(&format!("{queues} {stream}"), before)
     }
 
-    /// A Plan with a space that has these addresses, and clients of MQTT.
+    /// A Plan with a space that has these addresses.
     fn compiled(addresses: &str, before: &Table) -> Table {
+        with_member("", addresses, before)
+    }
+
+    /// The same with one more member of the space.
+    fn with_member(member: &str, addresses: &str, before: &Table) -> Table {
         let plan = format!(
-            r#"{{"version": 1, "spaces": [{{"uid": "s", "names": ["s"],
-            "mqtt": {{"retainedMessages": 10, "retainedBytes": 1000, "sessionExpiryS": 60}},
+            r#"{{"version": 1, "spaces": [{{"uid": "s", "names": ["s"], {member}
             "authentication": {{"type": "none", "anonymous": true, "mechanisms": []}}, "addresses": [{addresses}]}}]}}"#
         );
         let plan: Plan = serde_json::from_str(&plan).expect("it is a Plan");
@@ -259,9 +265,19 @@ mod tests {
             assert_eq!(home(&first, &format!("a::{number}")), home(&first, "a"));
         }
         assert_eq!(home(&first, "c::0"), home(&first, "c"));
-        let of_mqtt = first.spaces().next().and_then(Space::mqtt).map(|store| [&store.retained, &store.sessions]);
-        let stored = of_mqtt.expect("it keeps sessions").map(|entry| entry.home.get());
-        assert_eq!(stored[0], stored[1], "records and retained messages have one home");
+    }
+
+    #[test]
+    fn topics_of_a_space_with_sessions_have_the_home_of_these() {
+        let (mut homes, empty) = (UnitHomes::default(), Table::empty([1; 32]));
+        let mqtt = r#""mqtt": {"retainedMessages": 10, "retainedBytes": 1000, "sessionExpiryS": 60},"#;
+        let table = with_member(mqtt, &topics(&[("a", 1), ("b", 0)]), &empty);
+        follow(&mut homes, &empty, &table, |_| 0);
+        let of_mqtt = table.spaces().next().and_then(Space::mqtt).map(|store| [&store.retained, &store.sessions]);
+        let mut stored = of_mqtt.expect("it keeps sessions").map(|entry| entry.home.get()).to_vec();
+        stored.extend(["a", "a::0", "b"].map(|name| Some(home(&table, name))));
+        stored.dedup();
+        assert_eq!(stored.len(), 1, "{stored:?}");
     }
 
     #[test]
