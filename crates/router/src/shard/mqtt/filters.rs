@@ -301,11 +301,31 @@ impl Mqtt {
 
 #[cfg(test)]
 mod tests {
+    use enmasse_amqp::time::Time;
+
     use super::*;
+    use crate::core::{AddressKey, AddressKind};
+    use crate::table::SpaceKey;
 
     fn insert(filters: &mut Filters, text: &str) {
         let filter = Filter::parse(text).expect("a filter");
         filters.insert(text.into(), FilterState::new(&filter, SubscriptionOptions::default(), None));
+    }
+
+    /// The next connection of the client, which has taken over, expects its subscriptions to be free.
+    #[test]
+    fn closing_connection_attaches_to_no_other_address() {
+        for closes in [false, true] {
+            let mut mqtt = Mqtt::new(Arc::default(), Time::ZERO);
+            insert(&mut mqtt.filters, "news");
+            let entry = AddressEntry::dynamic(AddressKey(1), SpaceKey(1), "news", AddressKind::Topic, 1, 0);
+            mqtt.add_link(&Arc::from("news"), &Arc::new(entry));
+            if closes {
+                mqtt.close(None);
+            }
+            let attaches = matches!(mqtt.next_step(), Some(Step::Attach(_)));
+            assert_eq!(attaches, !closes);
+        }
     }
 
     #[test]

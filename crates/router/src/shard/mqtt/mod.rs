@@ -293,6 +293,10 @@ impl Mqtt {
         if self.ended {
             return None;
         }
+        if self.closes {
+            // Its links have ended, and the next connection of the client expects to find none.
+            self.attaches.clear();
+        }
         if let Some(link) = self.attaches.pop_front() {
             return Some(Step::Attach(link));
         }
