@@ -323,7 +323,11 @@ impl Router {
                     return links.send(ToLink::Attached { attachment, answer: Ok(Fields::new()) });
                 }
                 let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
-                let Some(resumed) = resumed else { return self.answer_subscriber(at, attachment, links) };
+                let Some(resumed) = resumed else {
+                    // A new subscription waits as well. The link of any other queue was answered before.
+                    let subscribes = self.addresses.queue(at).is_undeclared();
+                    return if subscribes { self.answer_subscriber(at, attachment, links) };
+                };
                 let queue = self.addresses.queue(at);
                 let item = |seq: &u64| queue.opened.messages.get(Seq(*seq));
                 let numbers = resumed.again.iter().filter_map(item).map(|item| item.id.0);
