@@ -2,15 +2,16 @@
 //!
 //! What is stored or removed together at the rate of messages is a unit with one home: a topic with
 //! its subscriptions, a stream with its partitions, any other queue. The sessions and retained
-//! messages of MQTT have a home that the space chooses, and so have the topics of a space with
-//! sessions. A new unit gets the home with the least weight. The order of units is that of their weights and uids, so a Plan and a log lead to the same
-//! homes at each start.
+//! messages of MQTT have a home that the space chooses, and so have its topics that clients of MQTT may
+//! use. A new unit gets the home with the least weight. The order of units is that of their weights and
+//! uids, so a Plan and a log lead to the same homes at each start.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::core::{AddressKey, AddressKind};
+use crate::plan::Protocol;
 use crate::table::{AddressEntry, Diff, Space, SpaceKey, Table};
 
 /// The homes of units, and the sum of weights at each.
@@ -45,6 +46,15 @@ struct Member {
 struct Unit<'a> {
     weight: u64,
     entries: Vec<(u64, &'a Arc<AddressEntry>)>,
+}
+
+impl Unit<'_> {
+    /// Whether sessions of MQTT may have subscriptions of it. Of a topic that is not declared yet they
+    /// may.
+    fn serves_mqtt(&self) -> bool {
+        let topic = self.entries.iter().find(|(_, entry)| entry.kind == AddressKind::Topic);
+        topic.is_none_or(|(_, entry)| entry.serves(Protocol::Mqtt))
+    }
 }
 
 /// The changes of a Plan to the homes of units, for [`UnitHomes::settle`].
@@ -114,8 +124,8 @@ impl UnitHomes {
         let workers = weights.len() as u16;
         if let UnitName::Topic(topic) = name {
             let known = self.topics.get(topic).map(|(home, _)| *home);
-            let of_sessions = next.space(topic.0).and_then(Space::mqtt).map(|_| topic.0.stored_home(workers));
-            if let Some(home) = known.or(of_sessions) {
+            let of_sessions = next.space(topic.0).and_then(Space::mqtt).filter(|_| unit.serves_mqtt());
+            if let Some(home) = known.or(of_sessions.map(|_| topic.0.stored_home(workers))) {
                 return home;
             }
         }
@@ -166,6 +176,8 @@ fn unit_of(entry: &AddressEntry, table: &Table) -> Option<UnitName> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::plan::Plan;
 
@@ -268,16 +280,22 @@ mod tests {
     }
 
     #[test]
-    fn topics_of_a_space_with_sessions_have_the_home_of_these() {
+    fn topics_for_clients_of_mqtt_have_the_home_of_their_sessions() {
         let (mut homes, empty) = (UnitHomes::default(), Table::empty([1; 32]));
         let mqtt = r#""mqtt": {"retainedMessages": 10, "retainedBytes": 1000, "sessionExpiryS": 60},"#;
-        let table = with_member(mqtt, &topics(&[("a", 1), ("b", 0)]), &empty);
+        let of_amqp = |number: u32| {
+            format!(r#", {{"uid": "q{number}", "name": "q{number}", "type": "topic", "protocols": ["amqp"]}}"#)
+        };
+        let of_amqp: String = (0..WORKERS.into()).map(of_amqp).collect();
+        let table = with_member(mqtt, &(topics(&[("a", 1), ("b", 0)]) + &of_amqp), &empty);
         follow(&mut homes, &empty, &table, |_| 0);
         let of_mqtt = table.spaces().next().and_then(Space::mqtt).map(|store| [&store.retained, &store.sessions]);
         let mut stored = of_mqtt.expect("it keeps sessions").map(|entry| entry.home.get()).to_vec();
         stored.extend(["a", "a::0", "b"].map(|name| Some(home(&table, name))));
         stored.dedup();
         assert_eq!(stored.len(), 1, "{stored:?}");
+        let spread: BTreeSet<u16> = (0..WORKERS).map(|number| home(&table, &format!("q{number}"))).collect();
+        assert!(spread.len() > 1, "topics for clients of AMQP spread");
     }
 
     #[test]

@@ -326,7 +326,9 @@ impl Router {
                 let Some(resumed) = resumed else {
                     // A new subscription waits as well. The link of any other queue was answered before.
                     let subscribes = self.addresses.queue(at).is_undeclared();
-                    return if subscribes { self.answer_subscriber(at, attachment, links) };
+                    return if subscribes {
+                        self.answer_subscriber(at, attachment, links)
+                    };
                 };
                 let queue = self.addresses.queue(at);
                 let item = |seq: &u64| queue.opened.messages.get(Seq(*seq));
