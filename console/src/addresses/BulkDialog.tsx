@@ -1,5 +1,6 @@
 import { Content, List, ListItem, Spinner } from '@patternfly/react-core';
 import { useQueries } from '@tanstack/react-query';
+import { beginAction } from '@/api/http';
 import { AddressKind } from '@/api/kinds';
 import { operate, operateAll } from '@/api/messages';
 import type { Address } from '@/api/types';
@@ -45,12 +46,14 @@ export function BulkDialog({ bulk, onClose, onDone }: BulkDialogProps) {
   const { total } = useCounts(addresses);
   const what = plural(addresses.length, 'address', 'addresses');
   const run = async () => {
-    if (action === 'delete') {
-      for (const address of addresses) await remove(AddressKind, address);
-      return `${what} deleted.`;
-    }
+    const requireSameUser = beginAction();
     let purged = 0;
-    for (const address of addresses) purged += await operateAll(address, 'purge', {});
+    for (const address of addresses) {
+      requireSameUser();
+      if (action === 'delete') await remove(AddressKind, address);
+      else purged += await operateAll(address, 'purge', {});
+    }
+    if (action === 'delete') return `${what} deleted.`;
     return `${plural(purged, 'message')} purged from ${what}.`;
   };
   return (

@@ -71,10 +71,11 @@ describe('request', () => {
 
   it.each([true, false])('renews the session that another tab has begun (same user: %s)', async (isSame) => {
     const renew = vi.fn(() => {
-      bindSession({ ...NO_SESSION, csrf: 'new' });
-      return Promise.resolve(isSame);
+      const renewed = { ...NO_SESSION, user: isSame ? 'alice' : 'bob', csrf: 'new' };
+      bindSession(renewed);
+      return Promise.resolve(renewed);
     });
-    bindSession({ ...NO_SESSION, csrf: 'old', renew });
+    bindSession({ ...NO_SESSION, user: 'alice', csrf: 'old', renew });
     answers.mockImplementation((_path, init) =>
       Promise.resolve(
         (init?.headers as Headers).get('X-CSRF-Token') === 'new'

@@ -8,6 +8,7 @@ import { parseExact, stringifyExact } from './exactJson';
 const ACTIVE_MS = 10_000;
 const GATEWAY_ERRORS = [502, 504];
 const CSRF_TOKEN_REQUIRED = 'E2006';
+const SESSION_OVER = 'The session is over. Log in again to go on.';
 
 export type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
 
@@ -23,21 +24,24 @@ export interface RequestOptions {
 }
 
 export interface SessionBinding {
+  /** Whose session it is; null without a session. */
+  user: string | null;
   /** Sent with each write. */
   csrf: string;
   /** What follows the end of the session. */
   onEnd: () => void;
   /**
-   * Take over the session of another tab, whose login replaced the cookie of all tabs. Returns whether it is of the
-   * same user.
+   * Take over the session of another tab, whose login replaced the cookie of all tabs, and return it. It may be of
+   * another user. Throws ApiError or Unreachable.
    */
-  renew: () => Promise<boolean>;
+  renew: () => Promise<SessionBinding>;
 }
 
 export const NO_SESSION: SessionBinding = {
+  user: null,
   csrf: '',
   onEnd: () => undefined,
-  renew: () => Promise.resolve(false),
+  renew: () => Promise.reject(new ApiError(401, SESSION_OVER)),
 };
 
 let session = NO_SESSION;
@@ -46,6 +50,26 @@ let lastInput = Date.now();
 /** Set what requests need of the session. */
 export function bindSession(binding: SessionBinding): void {
   session = binding;
+}
+
+function requireUser(user: string | null, now: SessionBinding): void {
+  if (now.user === user) return;
+  if (now.user === null) throw new ApiError(401, SESSION_OVER);
+  throw new ApiError(
+    403,
+    `Another account has logged in: ${now.user}. The action was stopped. Try again to do it as ${now.user}.`,
+  );
+}
+
+/**
+ * Begin an action of several writes. Call the returned function before each further one: it throws ApiError once the
+ * session is of another user, who did not ask for the action.
+ */
+export function beginAction(): () => void {
+  const { user } = session;
+  return () => {
+    requireUser(user, session);
+  };
 }
 
 export function noteInput(): void {
@@ -63,10 +87,10 @@ export function withQuery(path: string, query: Query = {}): string {
   return text ? `${path}?${text}` : path;
 }
 
-function headersOf(method: string, options: RequestOptions): Headers {
+function headersOf(bound: SessionBinding, method: string, options: RequestOptions): Headers {
   const headers = new Headers({ Accept: options.accept ?? 'application/json' });
   if (options.body !== undefined) headers.set('Content-Type', options.type ?? 'application/json');
-  if (method !== 'GET' && session.csrf) headers.set('X-CSRF-Token', session.csrf);
+  if (method !== 'GET' && bound.csrf) headers.set('X-CSRF-Token', bound.csrf);
   // A request that a timer starts does not prolong the session of an absent person.
   if (Date.now() - lastInput > ACTIVE_MS) headers.set('X-Background', '1');
   return headers;
@@ -76,23 +100,27 @@ function headersOf(method: string, options: RequestOptions): Headers {
  * Send one request and return its successful response. Throws ApiError or Unreachable.
  *
  * A write that was refused because another tab has logged in since is sent again, unless it would then be done as
- * another user.
+ * another user. That is the user of the session in which the write began: the page may have taken over another
+ * session meanwhile.
  */
 export async function send(method: string, path: string, options: RequestOptions = {}): Promise<Response> {
+  const bound = session;
   try {
-    return await sendOnce(method, path, options);
+    return await sendOnce(bound, method, path, options);
   } catch (error) {
     if (!(error instanceof ApiError) || error.code !== CSRF_TOKEN_REQUIRED) throw error;
-    if (!(await session.renew()))
-      throw new ApiError(
-        403,
-        'Another account has logged in in this browser. Check the name at the top, then try again.',
-      );
-    return await sendOnce(method, path, options);
+    const renewed = await bound.renew();
+    requireUser(bound.user, renewed);
+    return await sendOnce(renewed, method, path, options);
   }
 }
 
-async function sendOnce(method: string, path: string, options: RequestOptions): Promise<Response> {
+async function sendOnce(
+  bound: SessionBinding,
+  method: string,
+  path: string,
+  options: RequestOptions,
+): Promise<Response> {
   const isJson = !options.type || options.type.endsWith('json');
   const body =
     options.body === undefined ? null : isJson ? stringifyExact(options.body) : (options.body as string);
@@ -101,7 +129,7 @@ async function sendOnce(method: string, path: string, options: RequestOptions): 
     response = await fetch(withQuery(path, options.query), {
       method,
       body,
-      headers: headersOf(method, options),
+      headers: headersOf(bound, method, options),
       credentials: 'same-origin',
       cache: 'no-store',
       signal: options.signal ?? null,
@@ -118,7 +146,7 @@ async function sendOnce(method: string, path: string, options: RequestOptions): 
   reportReached();
   if (response.ok) return response;
   const error = errorOf(response.status, await response.text());
-  if (response.status === 401 && !path.startsWith('/console/session')) session.onEnd();
+  if (response.status === 401 && !path.startsWith('/console/session')) bound.onEnd();
   throw error;
 }
 

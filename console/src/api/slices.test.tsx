@@ -3,7 +3,8 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { screen } from '@testing-library/react';
 import { expect, it, vi } from 'vitest';
 import { render } from '@/test/render';
-import { EMPTY_SLICES_MAX, useFirstRow } from './slices';
+import { NO_SESSION, bindSession } from './http';
+import { EMPTY_SLICES_MAX, inParts, useFirstRow } from './slices';
 
 /** A list whose slices are given by number. */
 function List({ read }: { read: (slice: number) => Promise<string[]> }) {
@@ -39,4 +40,26 @@ it('stops at an error', async () => {
   render(<List read={read} />);
   expect(await screen.findByText('0 rows after 2')).toBeVisible();
   expect(read).toHaveBeenCalledTimes(3);
+});
+
+it.each([
+  ['bob', /Another account has logged in: bob/],
+  [null, /The session is over/],
+])('begins no further part once the session is of %s', async (user, message) => {
+  bindSession({ ...NO_SESSION, user: 'alice' });
+  const ask = vi.fn(() => {
+    bindSession({ ...NO_SESSION, user });
+    return Promise.resolve({ messages: 1, continue: 'next' });
+  });
+  await expect(inParts(ask)).rejects.toThrow(message);
+  expect(ask).toHaveBeenCalledOnce();
+});
+
+it('goes on with the next part in a renewed session of the same user', async () => {
+  bindSession({ ...NO_SESSION, user: 'alice' });
+  const ask = vi.fn((next: string | undefined) => {
+    bindSession({ ...NO_SESSION, user: 'alice', csrf: 'renewed' });
+    return Promise.resolve({ messages: 1, continue: next ? undefined : 'next' });
+  });
+  expect(await inParts(ask)).toBe(2);
 });

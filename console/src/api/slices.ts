@@ -1,4 +1,5 @@
 import { useEffect } from 'react';
+import { beginAction } from './http';
 
 /** The parts of an infinite query that `useFirstRow` reads. */
 interface Slices {
@@ -35,16 +36,18 @@ interface Part {
 
 /**
  * Repeat a request until there is no next part. Returns the messages of all parts; `onProgress` has those so
- * far, and `signal` ends it between two parts.
+ * far, and `signal` ends it between two parts. Throws ApiError once the session is of another user.
  */
 export async function inParts(
   ask: (next: string | undefined) => Promise<Part>,
   onProgress: (messages: number) => void = () => undefined,
   signal?: AbortSignal,
 ): Promise<number> {
+  const requireSameUser = beginAction();
   let messages = 0;
   let next: string | undefined;
   do {
+    requireSameUser();
     const done = await ask(next);
     messages += done.messages;
     next = done.continue;

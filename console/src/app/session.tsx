@@ -10,8 +10,8 @@ import {
   type ReactNode,
 } from 'react';
 import { onRecovery } from '@/api/connectivity';
-import { ApiError } from '@/api/errors';
-import { NO_SESSION, bindSession, noteInput, request } from '@/api/http';
+import { ApiError, messageOf } from '@/api/errors';
+import { NO_SESSION, bindSession, noteInput, request, type SessionBinding } from '@/api/http';
 import type { Session } from '@/api/types';
 import { useNotify } from './notices';
 
@@ -23,12 +23,25 @@ export interface LoginMethods {
   oidc: { name: string; start: string } | null;
 }
 
-type State = { phase: 'unknown' } | { phase: 'out'; isOver: boolean } | { phase: 'in'; session: Session };
+type State =
+  | { phase: 'unknown' }
+  /** The platform answers, but does not say whether there is a session. */
+  | { phase: 'failed'; error: ApiError }
+  | { phase: 'out'; isOver: boolean }
+  | { phase: 'in'; session: Session };
 
 interface SessionControl {
   state: State;
+  /** Ask again which session there is. */
+  resume: () => Promise<void>;
   logIn: (proof: { token: string } | { code: string }) => Promise<void>;
+  /** End the session. A failure is shown as a notice, and the session goes on. */
   logOut: () => Promise<void>;
+}
+
+/** Whether a failure says that there is no session; a platform that is overloaded or has failed says nothing of it. */
+function isUnauthenticated(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 401;
 }
 
 const Sessions = createContext<SessionControl | null>(null);
@@ -50,12 +63,13 @@ export function SessionProvider({ children }: { children: ReactNode }) {
     },
     [client],
   );
-  /** Go on with a session; returns whether it is of the same user as the one before. */
+  /** Go on with a session; returns what requests need of it. */
   const begin = useCallback(
-    function begin(session: Session): boolean {
+    function begin(session: Session): SessionBinding {
       const isOther = user.current !== null && user.current !== session.user;
       user.current = session.user;
-      bindSession({
+      const binding: SessionBinding = {
+        user: session.user,
         csrf: session.csrf,
         onEnd: () => {
           end(true);
@@ -64,20 +78,22 @@ export function SessionProvider({ children }: { children: ReactNode }) {
           try {
             return begin(await request<Session>('GET', PATH));
           } catch (error) {
-            if (error instanceof ApiError) end(true);
-            return false;
+            if (isUnauthenticated(error)) end(true);
+            throw error;
           }
         },
-      });
+      };
+      bindSession(binding);
       setState({ phase: 'in', session });
       if (isOther) {
         notify(
-          `${session.user} has logged in in this browser. This page goes on as ${session.user}.`,
+          `This browser is now logged in as ${session.user}. This page goes on as ${session.user}, without ` +
+            'unsaved changes or unfinished actions.',
           'warning',
         );
         void client.resetQueries();
       }
-      return !isOther;
+      return binding;
     },
     [client, end, notify],
   );
@@ -85,9 +101,13 @@ export function SessionProvider({ children }: { children: ReactNode }) {
     try {
       begin(await request<Session>('GET', PATH));
     } catch (error) {
-      if (error instanceof ApiError) end(user.current !== null);
+      // While the platform is unreachable a banner says so, and the recovery resumes.
+      if (!(error instanceof ApiError)) return;
+      if (isUnauthenticated(error)) end(user.current !== null);
+      else if (user.current !== null) notify(`The session could not be checked. ${error.message}`, 'warning');
+      else setState((before) => (before.phase === 'out' ? before : { phase: 'failed', error }));
     }
-  }, [begin, end]);
+  }, [begin, end, notify]);
 
   useEffect(() => {
     void resume();
@@ -114,15 +134,23 @@ export function SessionProvider({ children }: { children: ReactNode }) {
   const control = useMemo<SessionControl>(
     () => ({
       state,
+      resume,
       logIn: async (proof) => {
         begin(await request<Session>('POST', PATH, { body: proof }));
       },
       logOut: async () => {
-        await request('DELETE', PATH).catch(() => undefined);
+        try {
+          await request('DELETE', PATH);
+        } catch (error) {
+          if (!isUnauthenticated(error)) {
+            notify(`You are not logged out. ${messageOf(error)}`, 'danger');
+            return;
+          }
+        }
         end(false);
       },
     }),
-    [state, begin, end],
+    [state, begin, end, notify, resume],
   );
   return <Sessions.Provider value={control}>{children}</Sessions.Provider>;
 }
