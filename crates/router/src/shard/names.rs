@@ -50,7 +50,7 @@ impl Shard {
         };
         let Some(from) = before else { return Some(attach) };
         self.thefts += 1;
-        let (number, waits_for) = (self.thefts, self.fabric.outboxes.len() - 1);
+        let (number, waits_for) = (self.thefts, self.fabric.outboxes.len());
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
         conn.stealing = Some(Box::new(Stealing { link, number, attach, from, waits_for }));
@@ -113,6 +113,7 @@ impl Shard {
         for shard in (0..self.fabric.outboxes.len() as u16).filter(|shard| *shard != self.fabric.index) {
             self.fabric.outboxes[shard as usize].push_takeover(&LinkTakeover::Confirm { theft });
         }
+        self.confirm_taken(theft);
     }
 
     /// Confirms that all commands for a taken-over link were processed, or counts a confirmation.

@@ -18,6 +18,8 @@ use enmasse_journal::log::{Freed, Recovered, RecoveredQueue, WriteBatch};
 #[derive(Debug)]
 pub struct RecoveredQueues {
     known: BTreeMap<[u8; 16], RecoveredQueue>,
+    /// nothing of the log is damaged
+    is_whole: bool,
     /// those whose uid was declared again, and whose drop the journal does not have
     replaced: Vec<RecoveredQueue>,
     numbers: QueueNumbers,
@@ -80,7 +82,8 @@ impl RecoveredSubscription<'_> {
 }
 
 impl<'a> RecoveredSubscriptions<'a> {
-    fn new(known: &'a BTreeMap<[u8; 16], RecoveredQueue>, diff: &Diff, next: &Table) -> Self {
+    /// `is_whole`: nothing of the log is damaged.
+    fn new(known: &'a BTreeMap<[u8; 16], RecoveredQueue>, is_whole: bool, diff: &Diff, next: &Table) -> Self {
         let mut topics: HashMap<String, Vec<_>> = HashMap::new();
         for (uid, known) in known {
             if let Some(topic) = subscription_of(known).and_then(topic_of_stored) {
@@ -90,7 +93,10 @@ impl<'a> RecoveredSubscriptions<'a> {
         let mut found = Self { topics, obsolete: HashSet::new() };
         if !found.topics.is_empty() {
             let mut obsolete = found.replaced(diff);
-            obsolete.extend(found.without_session(diff, next));
+            // A record may be missing because it is damaged: then the messages of its client stay.
+            if is_whole {
+                obsolete.extend(found.without_session(diff, next));
+            }
             found.obsolete = obsolete;
         }
         found
@@ -132,10 +138,13 @@ impl<'a> RecoveredSubscriptions<'a> {
     /// The subscriptions of sessions of MQTT that have ended: the removal of a record may precede
     /// those of its subscriptions in the log, because they have other homes.
     fn without_session(&self, diff: &Diff, next: &Table) -> HashSet<[u8; 16]> {
-        let (mut records, mut subscriptions) = (HashSet::new(), Vec::new());
+        let (mut records, mut subscriptions, mut read) = (HashSet::new(), Vec::new(), HashSet::new());
         for topic in diff.added.iter().filter(|entry| entry.kind == AddressKind::Topic) {
             let store = next.space(topic.space).and_then(Space::mqtt);
             let has_records = store.is_some_and(|store| store.sessions.key == topic.key);
+            if has_records {
+                read.insert(topic.space.0);
+            }
             for RecoveredSubscription { uid, subscribing, .. } in self.of(topic) {
                 let Some(SubscriptionName { space, container, name, .. }) = subscribing.name else { continue };
                 if has_records {
@@ -145,7 +154,8 @@ impl<'a> RecoveredSubscriptions<'a> {
                 }
             }
         }
-        subscriptions.into_iter().filter(|(_, session)| !records.contains(session)).map(|(uid, _)| uid).collect()
+        let has_ended = |session: &(u32, _, _)| read.contains(&session.0) && !records.contains(session);
+        subscriptions.into_iter().filter(|(_, session)| has_ended(session)).map(|(uid, _)| uid).collect()
     }
 }
 
@@ -153,6 +163,7 @@ impl RecoveredQueues {
     /// From the recovered state of a log.
     pub fn new(recovered: Recovered) -> Self {
         let numbers = QueueNumbers::new(recovered.next_queue.max(1));
+        let is_whole = recovered.gaps.is_empty() && recovered.unnamed_queues().next().is_none();
         let (mut known, mut replaced) = (BTreeMap::new(), Vec::new());
         // In the order of their numbers: the one declared last is the address.
         for queue in recovered.queues {
@@ -160,7 +171,7 @@ impl RecoveredQueues {
             replaced.extend(known.insert(uid, queue));
         }
         let (names, streams, homes) = (SubscriptionNames::default(), HashMap::new(), UnitHomes::default());
-        Self { known, replaced, numbers, names, streams, homes }
+        Self { known, is_whole, replaced, numbers, names, streams, homes }
     }
 
     /// The directory of the names of subscriptions, for all shards.
@@ -180,7 +191,7 @@ impl RecoveredQueues {
         let address_changes = (0..workers).map(|_| Vec::new()).collect();
         let mut changes = Changes { address_changes, ..Changes::default() };
         let mut declared_uids = HashSet::new();
-        let subscriptions = RecoveredSubscriptions::new(&self.known, diff, next);
+        let subscriptions = RecoveredSubscriptions::new(&self.known, self.is_whole, diff, next);
         let messages = |entry: &AddressEntry| self.recovered_messages(entry, &subscriptions);
         changes.settled.placements = self.homes.place(diff, next, workers, messages);
         changes.settled.workers = workers;

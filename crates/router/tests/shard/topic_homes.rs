@@ -2,6 +2,9 @@
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Outcome, condition};
+use enmasse_journal::queue::{Limits, Settings};
+use enmasse_router::core::OpenTopic;
+use enmasse_router::shard::StoredAddressChange;
 
 use crate::homes::with_log;
 use crate::net::{ClientEvent, Net, message_to};
@@ -59,6 +62,31 @@ fn name_identifies_one_subscription_whatever_the_homes_of_its_topics() {
         assert_eq!(refused(&mut net, other, by_name("sub")), condition::NOT_FOUND);
         publish(&mut net, publisher, "else");
         assert_eq!(kept(&net), [0, 0], "it was closed");
+    }
+}
+
+#[test]
+fn link_that_its_topic_refuses_ends_no_subscription_of_another_topic() {
+    let no_consumer = Limits { consumers: 0, ..Limits::default() };
+    let no_subscription = Limits { subscriptions: 0, ..Limits::default() };
+    for limits in [no_consumer, no_subscription] {
+        for (mut net, producer, consumer) in layouts() {
+            let entry = net.entry("else");
+            let settings = Settings { limits, ..Settings::default() };
+            let changed = OpenTopic::new("else".into(), settings, false);
+            let changed = StoredAddressChange::Topic(entry.declared(), Box::new(changed));
+            let home = usize::from(entry.home.get().expect("a home"));
+            net.shards[home].change_stored_addresses(vec![changed]);
+            let publisher = pinned(&mut net, producer);
+            let client = client_of(&mut net, consumer, "me");
+            let (link, _) = ask(&mut net, client, requested("news"));
+            net.leave(client, link);
+            publish(&mut net, publisher, "news");
+            assert_eq!(refused(&mut net, client, requested("else")), condition::RESOURCE_LIMIT_EXCEEDED);
+            assert_eq!(kept(&net), [1, 0], "its message is still there");
+            let (link, _) = ask(&mut net, client, requested("news"));
+            assert_eq!(received(&mut net, client, link), 1);
+        }
     }
 }
 

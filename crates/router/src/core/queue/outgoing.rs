@@ -137,7 +137,7 @@ impl Router {
             self.storage.bodies.fetch(item.place);
             self.await_bodies(at);
         }
-        // Its consumer has gone: the message is shared_turn back when its body arrives.
+        // Its consumer has gone: the message is taken back when its body arrives.
         let Some(consumer) = self.consumers.get_mut(to) else { return };
         consumer.fetching += 1;
         if consumer.credit <= consumer.fetching {

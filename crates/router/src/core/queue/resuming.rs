@@ -325,10 +325,10 @@ impl Router {
                 let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
                 let Some(resumed) = resumed else {
                     // A new subscription waits as well. The link of any other queue was answered before.
-                    let subscribes = self.addresses.queue(at).is_undeclared();
-                    return if subscribes {
-                        self.answer_subscriber(at, attachment, links)
-                    };
+                    if self.addresses.queue(at).is_undeclared() {
+                        self.answer_subscriber(at, attachment, links);
+                    }
+                    return;
                 };
                 let queue = self.addresses.queue(at);
                 let item = |seq: &u64| queue.opened.messages.get(Seq(*seq));

@@ -4,7 +4,7 @@ use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::JointId;
 
 use super::super::arena::Key;
-use super::super::{Links, Router, ToLink};
+use super::super::{AttachmentId, Links, Router, ToLink};
 use super::lanes::LaneId;
 use super::notice::Notice;
 
@@ -64,6 +64,9 @@ impl Router {
                 self.close_unrecorded(at, up_to, &stopped_error(), links);
                 self.release_held(at, up_to, links);
             }
+            Notice::Attached(attachment) if self.is_link_of_memory(attachment) => {
+                self.answer_resumed(attachment, links);
+            }
             Notice::Attached(attachment)
                 if self.attachments.consumer(attachment).is_some()
                     || self.attachments.producer(attachment).is_some() =>
@@ -75,9 +78,17 @@ impl Router {
             Notice::Attached(_) | Notice::Settled { .. } | Notice::PacketId { .. } => {}
         }
     }
+
+    /// Whether a link has no state on disk: the consumer of a subscription in memory.
+    fn is_link_of_memory(&self, attachment: AttachmentId) -> bool {
+        let consumer = self.attachments.consumer(attachment).map(|key| &self.consumers[key]);
+        let consumer = consumer.filter(|consumer| !consumer.recalls && consumer.resumed.is_none());
+        let queue = consumer.and_then(|consumer| self.addresses.find_queue(consumer.address));
+        queue.is_some_and(|queue| queue.is_undeclared() && queue.opened.log.is_none())
+    }
 }
 
-/// The error of a link that can be resumed.
+/// The error of a link whose state is on disk.
 fn stopped_error() -> Error {
     Error::new(condition::INTERNAL_ERROR, "the log has stopped: the state of the link cannot be stored")
 }

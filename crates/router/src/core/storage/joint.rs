@@ -41,8 +41,8 @@ impl Journal {
         self.begin_part(self.lanes.lane_of(log));
     }
 
-    /// Adds a message that another home stores, which leaves its queue here or comes from a producer. `logged`: the number of its queue in
-    /// the log, if it is removed from there.
+    /// Adds a message that another home stores: it leaves its queue here, or comes from a producer.
+    /// `logged`: the number of its queue in the log, if it is removed from there.
     pub(in crate::core) fn add_departure(&mut self, logged: Option<(u32, &Item)>, completion: Completion) {
         let growing = &mut self.lanes.at(self.open).growing;
         if let Some((log, item)) = logged {

@@ -94,7 +94,12 @@ impl Router {
         if let Some(name) = &name
             && let Err(home) = self.subscriptions.names.claim(name, self.shard)
         {
-            self.ask_for_name(attachment, home, (address, filter, consuming), links);
+            // The other home ends its subscription, with all its messages: not for a link that is
+            // refused afterwards.
+            match self.check_requested(at, consuming) {
+                Ok(()) => self.ask_for_name(attachment, home, (address, filter, consuming), links),
+                Err(error) => links.send(ToLink::Attached { attachment, answer: Err(error) }),
+            }
             return None;
         }
         match self.subscribe(at, filter.cloned(), consuming, links) {
@@ -107,6 +112,11 @@ impl Router {
                 None
             }
         }
+    }
+
+    fn check_requested(&self, at: Key, consuming: &Consuming) -> Result<(), Error> {
+        self.check_consumers(at)?;
+        consuming.subscribing.as_ref().map_or(Ok(()), |requested| self.check_subscriptions(at, requested))
     }
 
     /// Asks the home with the name of a requested subscription to end its own.
@@ -135,6 +145,11 @@ impl Router {
                 // Its client has ended it in the meantime.
                 let Some(waiting) = self.subscriptions.waiting.remove(&attachment) else { return };
                 let WaitingLink { address, filter, consuming } = *waiting;
+                let at = self.by_key.get(&address.key);
+                let answer = answer.and_then(|()| match at.and_then(|at| self.addresses.find_topic(*at)) {
+                    Some(_) => Ok(()),
+                    None => Err(Error::new(condition::NOT_FOUND, "the topic was deleted")),
+                });
                 match answer {
                     Ok(()) => {
                         let role = AttachmentRole::Consumer { filter, consuming };

@@ -170,35 +170,44 @@ impl Router {
         let no_local = consuming.no_local.take();
         let own = || Subscribing { selector, no_local, ..Subscribing::default() };
         let subscribing = consuming.subscribing.take().map_or_else(own, |subscribing| *subscribing);
-        let Some(topic) = self.addresses.find_topic(at) else {
-            return Err(Error::new(condition::NOT_FOUND, "the topic was deleted"));
-        };
-        let most = topic.settings().limits.consumers;
-        if topic.consumers >= most {
-            let what = format!("the topic has {most} consumers, its limit");
-            return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
-        }
+        self.check_consumers(at)?;
         let known = subscribing.name.as_ref().and_then(|name| self.subscriptions.by_name.get(name).copied());
         if let Some(known) = known {
             if self.accepts_more(known, &subscribing)? {
                 return Ok(known);
+            }
+            if self.addresses.subscription(known).is_none_or(|it| it.topic != Some(self.addresses[at].declared.key)) {
+                self.check_subscriptions(at, &subscribing)?;
             }
             let key = self.addresses[known].declared.key;
             if let Some(name) = &subscribing.name {
                 self.subscriptions.by_name.remove(name);
             }
             self.delete_address(key, &ended(), links);
-        } else if subscribing.name.as_ref().is_some_and(|name| name.durable) {
-            self.check_durable(at)?;
+        } else {
+            self.check_subscriptions(at, &subscribing)?;
         }
         Ok(self.make_subscription(at, subscribing, filter, links))
     }
 
-    /// Refuses a durable subscription beyond the bound of the topic.
-    fn check_durable(&self, at: Key) -> Result<(), Error> {
+    /// Refuses a link beyond the bound of the topic, or if there is no topic any more.
+    pub(super) fn check_consumers(&self, at: Key) -> Result<(), Error> {
+        let Some(topic) = self.addresses.find_topic(at) else {
+            return Err(Error::new(condition::NOT_FOUND, "the topic was deleted"));
+        };
+        let most = topic.settings().limits.consumers;
+        if topic.consumers < most {
+            return Ok(());
+        }
+        let what = format!("the topic has {most} consumers, its limit");
+        Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+    }
+
+    /// Refuses one more durable subscription beyond the bound of the topic.
+    pub(super) fn check_subscriptions(&self, at: Key, requested: &Subscribing) -> Result<(), Error> {
         let topic = self.addresses.topic(at);
         let most = topic.settings().limits.subscriptions;
-        if topic.durable < most {
+        if topic.durable < most || requested.name.as_ref().is_none_or(|name| !name.durable) {
             return Ok(());
         }
         let what = format!("the topic has {most} durable subscriptions, its limit: end an unused one");

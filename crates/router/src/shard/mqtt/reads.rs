@@ -103,7 +103,7 @@ impl Reads {
 }
 
 /// Whether the retained messages of a kind of address are stored apart from their publications. The
-/// home of a topic stores both at once; a queue or anycast address, where each message has one
+/// home of a topic stores both or neither; a queue or anycast address, where each message has one
 /// consumer, keeps none.
 pub(in crate::shard) const fn keeps_apart(kind: AddressKind) -> bool {
     matches!(kind, AddressKind::Multicast | AddressKind::Stream)
