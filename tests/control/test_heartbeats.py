@@ -132,6 +132,19 @@ async def test_node_without_a_store_goes_on_and_one_that_was_replaced_ends(node:
     assert refused.value.code == Code.NODE_REPLACED
 
 
+async def test_heartbeat_that_failed_is_sent_again_soon(node: Node) -> None:
+    beat, failing_s = node.store.nodes.beat, 3.0
+
+    async def away_for_a_while(identity: Identity, heartbeat: Heartbeat) -> None:
+        await beat(identity, heartbeat)
+        if node.clock.monotonic() < failing_s:
+            raise Unavailable(Code.STORE_UNUSABLE, "away")
+
+    node.store.nodes.beat = away_for_a_while  # type: ignore[method-assign]
+    await node.run(10)
+    assert [at for at, _ in node.said] == [0.0, 1.0, 2.0, 3.0, 8.0]
+
+
 async def test_orderly_stop_is_recorded(node: Node) -> None:
     await node.run(1)
     await node.heartbeats.stop()

@@ -27,7 +27,9 @@ that the former version does not read.
 """
 
 LOOK_S = 1.0
-"""Interval of looking for a changed cordon, which is in memory."""
+"""Interval of looking for a changed cordon, which is in memory, and of sending a heartbeat that
+failed again.
+"""
 
 STOP_S = 1.0
 """Maximum wait for recording an orderly stop."""
@@ -98,8 +100,10 @@ class Heartbeats:
             changed = self.follow_cordon() or led != self._facts().leads
             if changed or self._clock.monotonic() >= due_s:
                 led = self._facts().leads
-                await self._beat()
-                due_s = self._clock.monotonic() + self._store.nodes.beat_interval_s
+                was_sent = await self._beat()
+                # Two intervals without a heartbeat would be longer than SILENT_S.
+                pause_s = self._store.nodes.beat_interval_s if was_sent else LOOK_S
+                due_s = self._clock.monotonic() + pause_s
             await self._clock.sleep(LOOK_S)
 
     async def stop(self) -> None:
@@ -108,7 +112,8 @@ class Heartbeats:
             async with asyncio.timeout(STOP_S):
                 await self._store.nodes.stop(self._identity)
 
-    async def _beat(self) -> None:
+    async def _beat(self) -> bool:
+        """Send a heartbeat; return whether the store has it."""
         try:
             await self._store.nodes.beat(self._identity, await self._heartbeat())
         except EnMasseError as error:
@@ -116,6 +121,8 @@ class Heartbeats:
                 raise
             # The next one follows; the store may be away.
             log.warning("no heartbeat", node=self._identity.name, reason=error.message)
+            return False
+        return True
 
     async def _heartbeat(self) -> Heartbeat:
         facts = self._facts()
