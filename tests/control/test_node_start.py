@@ -3,13 +3,14 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from doubles import TestClock
 from enmasse.base import node_file
 from enmasse.base.data_dir import DataDir
-from enmasse.base.errors import Code, Conflict
+from enmasse.base.errors import Code, Conflict, Unavailable
 from enmasse.control.node_start import start_node
 from enmasse.store import MemoryStore
 from enmasse.store.nodes import SILENT_S, Heartbeat, Identity, Registered
@@ -79,6 +80,33 @@ async def test_crash_between_store_and_folder_does_not_lock_the_folder_out(tmp_p
         await start(store, tmp_path)
     store.nodes.claim = claimed  # type: ignore[method-assign]
     assert (await start(store, tmp_path)).start == 3
+
+
+async def test_interrupted_take_over_of_a_name_does_not_lock_the_folder_out(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore(TestClock())
+    first = await start(store, tmp_path / "lost", "a")
+    await store.nodes.stop(first)
+    claimed = store.nodes.claim
+
+    async def away(*_: object) -> bool:
+        raise Unavailable(Code.STORE_UNUSABLE, "away")
+
+    store.nodes.claim = away  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await start(store, tmp_path / "new", "a")
+    lost = 1
+
+    async def lost_race(*arguments: Any) -> bool:
+        nonlocal lost
+        lost -= 1
+        return lost < 0 and await claimed(*arguments)
+
+    # The next start loses against a change of the store, and tries again.
+    store.nodes.claim = lost_race  # type: ignore[method-assign]
+    again = await start(store, tmp_path / "new", "a")
+    assert again.uid != first.uid and again.start == 1
 
 
 async def test_copy_of_a_folder_is_refused_once_the_original_was_started(tmp_path: Path) -> None:

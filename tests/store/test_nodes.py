@@ -69,6 +69,15 @@ def test_start_that_reached_the_store_and_not_the_folder_is_recognised() -> None
     assert found == Claim("a", "uid-a", known, 7)
 
 
+def test_folder_that_never_completed_a_start_takes_over_a_name_again() -> None:
+    known = node()
+    interrupted = record(uid="uid-new", start=0, mark="", next_mark="m1")
+    assert claim_of(interrupted, "a", [known], FILE) == Claim("a", None, known, 1)
+    # Unless its start did reach the store.
+    own = node(uid="uid-new", start=1, mark="m1")
+    assert claim_of(interrupted, "a", [own], FILE) == Claim("a", "uid-new", own, 2)
+
+
 def test_start_numbers_go_on_from_the_folder_after_the_store_was_restored() -> None:
     known = node(start=3, mark="m3")
     assert claim_of(record(start=5), "a", [known], FILE) == Claim("a", "uid-a", known, 6)

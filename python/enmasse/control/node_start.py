@@ -1,5 +1,7 @@
 """The start of a node: it takes its identity in the store, and keeps it in its data folder."""
 
+import math
+
 import structlog
 
 from enmasse.base import node_file
@@ -53,10 +55,25 @@ async def start_node(data: DataDir, name: str | None, store: Store, clock: Clock
         if await registry.claim(claim.former, identity, place):
             node_file.write(data.node, NodeRecord(store.identity, name, uid, claim.start, mark))
             log.debug("node starts", node=name, uid=uid, start=claim.start)
+            _tell_replaced(claim.former, identity)
             return identity
     raise Conflict(
         Code.NODE_TAKEN,
         f"node {name!r} is started by several processes at the same time; start one of them",
+    )
+
+
+def _tell_replaced(former: Registered | None, identity: Identity) -> None:
+    """Warn that a folder took over the name of another one: the messages there are not served."""
+    if former is None or former.identity.uid == identity.uid:
+        return
+    silent_s = former.silent_s
+    log.warning(
+        "this data folder replaces that of another node",
+        node=identity.name,
+        replaced=former.identity.uid,
+        silent_s=None if silent_s is None or math.isinf(silent_s) else round(silent_s),
+        had_stopped=former.is_stopped,
     )
 
 

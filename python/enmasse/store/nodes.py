@@ -208,9 +208,10 @@ def claim_of(record: NodeRecord | None, name: str, known: Sequence[Registered], 
     own = None
     if record is not None:
         own = next((one for one in known if one.identity.uid == record.uid), None)
-    if record is None or (own is None and named is None):
-        # A new folder, one of a forgotten node, or of another store. The uid is new in each case,
-        # so that uid and start number never occur twice.
+    if record is None or (own is None and (named is None or record.start == 0)):
+        # A new folder, one of a forgotten node, of another store, or one whose first start was
+        # interrupted before it reached the store. The uid is new in each case, so that uid and
+        # start number never occur twice.
         return Claim(name, None, named, 1)
     as_new = f"delete {file}: the folder then becomes a new node"
     if own is None:
