@@ -228,6 +228,22 @@ async def test_node_is_forgotten_with_its_resource_once_it_has_stopped(
     assert await store.nodes.list() == [] and store.get(node.key) is None
 
 
+async def test_namespace_of_nodes_is_deleted_with_all_of_them_or_none(
+    admission: Admission, store: MemoryStore
+) -> None:
+    infra = Key("Namespace", "", "enmasse-infra")
+    identities = [Identity(name, f"uid-{name}", 1, "mark") for name in ("a", "b")]
+    for identity in identities:
+        assert await store.nodes.claim(None, identity, "here")
+        await store.put([MessagingNode(metadata=AdminMetadata(name=identity.name))])
+    await admission.ensure_namespaces()
+    stopped, running = identities
+    await store.nodes.stop(stopped)
+    with pytest.raises(Conflict, match="node 'b' is running"):
+        await admission.delete(infra)
+    assert len(await store.nodes.list()) == 2
+
+
 async def test_delete_of_a_missing_resource_raises_missing(admission: Admission) -> None:
     with pytest.raises(Missing):
         await admission.delete(SPACE)

@@ -116,6 +116,28 @@ async def test_cordon_is_applied_once_and_reported_at_once(node: Node) -> None:
     assert node.cordons == [True, False]
 
 
+async def test_cordoned_node_may_lead_once_no_other_is_ready_and_free(node: Node) -> None:
+    other = Identity("b", "uid-b", 1, "mark")
+    assert await node.store.nodes.claim(None, other, "there")
+    assert await node.heartbeats.may_lead()
+    await node.declare(cordoned=True)
+    node.heartbeats.follow_cordon()
+    assert not await node.heartbeats.may_lead()
+    await node.store.nodes.stop(other)
+    assert await node.heartbeats.may_lead()
+
+
+async def test_cordon_holds_while_its_resource_is_missing(node: Node) -> None:
+    await node.declare(cordoned=True)
+    await node.run(1)
+    await node.store.delete([key_of("a")])
+    await node.run(6)
+    assert node.cordons == [True] and node.said[-1][1].is_cordoned
+    await node.declare(cordoned=False)
+    await node.run(1)
+    assert node.cordons == [True, False]
+
+
 async def test_node_without_a_store_goes_on_and_one_that_was_replaced_ends(node: Node) -> None:
     beat = node.store.nodes.beat
 

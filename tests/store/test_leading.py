@@ -49,6 +49,20 @@ async def test_leader_renews_its_lease_until_another_process_leads() -> None:
     assert clock.elapsed_s == 101 * RENEW_S
 
 
+async def test_process_that_must_not_lead_does_not_ask_for_the_lease() -> None:
+    one, refusals = Scripted(TestClock()), 3
+    script = [*one.script]
+
+    async def may_lead() -> bool:
+        nonlocal refusals
+        refusals -= 1
+        assert one.script == script and not one.leads
+        return refusals < 0
+
+    await one.gain(may_lead)
+    assert one.leads and refusals == -1
+
+
 @pytest.mark.parametrize("grace_s", [0, GRACE_S])
 async def test_leader_without_answers_stops_at_the_end_of_its_grace(grace_s: float) -> None:
     clock = TestClock()

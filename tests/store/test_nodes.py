@@ -16,6 +16,7 @@ from enmasse.store.nodes import (
     Role,
     check_forgettable,
     claim_of,
+    has_free_other,
     heartbeat_of,
 )
 
@@ -101,10 +102,38 @@ def test_folder_that_is_not_that_of_the_node_is_refused_with_the_remedy(
     assert "delete DIR/node.json" in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("silent_s", "is_cordoned", "leaves"),
+    [
+        (0.0, False, True),
+        (14.9, False, True),
+        (None, False, True),
+        (15.0, False, False),
+        (math.inf, False, False),
+        (0.0, True, False),
+    ],
+)
+def test_cordoned_node_leaves_the_lead_to_another_that_is_ready_and_free(
+    silent_s: float | None, is_cordoned: bool, leaves: bool
+) -> None:
+    me = node()
+    other = Registered(
+        *(Identity("b", "uid-b", 1, "m"), "there", "1", silent_s),
+        Heartbeat(is_cordoned=is_cordoned),
+    )
+    assert has_free_other("a", [me, other]) == leaves
+    assert not has_free_other("a", [me]) and not has_free_other("a", [])
+
+
 @pytest.mark.parametrize("silent_s", [0.0, 14.9, None])
 def test_running_node_is_not_forgotten(silent_s: float | None) -> None:
     with pytest.raises(Conflict, match="stop its process first"):
         check_forgettable("a", [node(silent_s=silent_s)])
+
+
+def test_node_that_was_not_observed_for_long_enough_may_be_forgotten_later() -> None:
+    with pytest.raises(Conflict, match="observed for less than 15 s.* try again in 15 s"):
+        check_forgettable("a", [node(silent_s=None)])
 
 
 def test_last_node_with_messages_is_not_forgotten() -> None:
@@ -137,6 +166,14 @@ def test_heartbeat_is_read_as_it_was_written() -> None:
     assert heartbeat_of(json.dumps(said.document())) == said
     newer = said.document() | {"unknown": 1}
     assert heartbeat_of(json.dumps(newer)) == said
+
+
+def test_malformed_endpoints_of_a_heartbeat_are_left_out() -> None:
+    good = {"host": "127.0.0.1", "port": 5672}
+    for bad in (7, None, {}, {"host": "h"}, {"host": "h", "port": "x"}, {"host": 1, "port": 2}):
+        said = {"connections": 3, "endpoints": {"amqp": good, "ws": bad}}
+        assert heartbeat_of(json.dumps(said)) == Heartbeat(connections=3, endpoints={"amqp": good})
+    assert heartbeat_of('{"endpoints": [1], "proofs": {"exceptions": [1]}}') == Heartbeat()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"connections": "many"}', "7"])

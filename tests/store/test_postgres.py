@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import psycopg
 import pytest
 
 from cuttable_proxy import way_to
@@ -324,7 +325,7 @@ async def test_leader_stays_leader_after_a_database_restart(
         other = await stack.enter_async_context(opened(url, TestClock()))
         assert await one.leadership.take()
         keeping = asyncio.ensure_future(one.leadership.keep(None))
-        waiting = asyncio.ensure_future(other.leadership.gain())
+        waiting = asyncio.ensure_future(other.leadership.gain(allowed))
         await asyncio.to_thread(postgres.stop)
         await asyncio.to_thread(postgres.start)
         assert await one.leadership.take()
@@ -333,6 +334,22 @@ async def test_leader_stays_leader_after_a_database_restart(
         await one.leadership.close()
         async with asyncio.timeout(PATIENCE_S):
             await waiting
+
+
+async def allowed() -> bool:
+    return True
+
+
+async def test_locked_table_of_nodes_does_not_cost_the_lease(url: str) -> None:
+    async with opened(url) as one:
+        assert await one.leadership.take()
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            await connection.execute("lock table enmasse_nodes")
+            listing = asyncio.ensure_future(one.nodes.list())
+            await asyncio.sleep(0)
+            assert await one.leadership.take()
+        with pytest.raises(Unavailable, match="has held a lock"):
+            await listing
 
 
 @pytest.fixture

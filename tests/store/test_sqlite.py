@@ -17,6 +17,7 @@ from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict, Unavailable
 from enmasse.resources import Address, Resource
 from enmasse.store import sqlite
+from enmasse.store.nodes import Identity
 from enmasse.store.protocol import Event
 from enmasse.store.sqlite import SqliteStore
 from resource_writer import TOGETHER, batch
@@ -192,6 +193,34 @@ def locked(path: Path) -> Iterator[None]:
         assert process.stdout.readline()
         yield
         process.stdin.close()
+
+
+async def test_cancelled_statement_ends_before_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "resources.db"
+    store = await SqliteStore.open(path, SystemClock())
+    began, may_end, transaction = threading.Event(), threading.Event(), sqlite._transaction
+
+    @contextmanager
+    def slow(connection: sqlite3.Connection) -> Iterator[None]:
+        with transaction(connection):
+            began.set()
+            may_end.wait()
+            yield
+
+    monkeypatch.setattr(sqlite, "_transaction", slow)
+    identity = Identity("a", "uid", 1, "mark")
+    claiming = asyncio.ensure_future(store.nodes.claim(None, identity, "here"))
+    await asyncio.to_thread(began.wait)
+    claiming.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not claiming.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    await store.close()
 
 
 async def test_cancelled_write_leaves_memory_and_disk_consistent(

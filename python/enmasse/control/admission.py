@@ -171,11 +171,12 @@ class Admission:
         """Forget nodes before their resources go, or the leader would create these again. A crash
         in between leaves resources without a process, which can be deleted.
 
-        Raises: Conflict if one runs, or has the messages of addresses.
+        Raises: Conflict if one runs, or has the messages of addresses; then none is forgotten.
         """
-        for one in deleted:
-            if isinstance(one, MessagingNode):
-                await self._store.nodes.forget(one.metadata.name, dry_run=dry_run)
+        names = [one.metadata.name for one in deleted if isinstance(one, MessagingNode)]
+        for only_checks in (True,) if dry_run else (True, False):
+            for name in names:
+                await self._store.nodes.forget(name, dry_run=only_checks)
 
     async def ensure_namespaces(self) -> None:
         """Create the namespace `default`, and those of all stored resources."""

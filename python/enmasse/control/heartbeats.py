@@ -17,7 +17,13 @@ from enmasse.engines import Engine, Proof
 from enmasse.resources import Key, MessagingNode
 from enmasse.resources.model import INFRA_NAMESPACE
 from enmasse.store import Store
-from enmasse.store.nodes import EXCEPTIONS_MAX, AddressProofs, Heartbeat, Identity
+from enmasse.store.nodes import (
+    EXCEPTIONS_MAX,
+    AddressProofs,
+    Heartbeat,
+    Identity,
+    has_free_other,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -79,16 +85,26 @@ class Heartbeats:
         self._proof: Proof | None = None
 
     def follow_cordon(self) -> bool:
-        """Apply the declared cordon; return whether it changed."""
+        """Apply the declared cordon; return whether it changed. Without the resource the cordon
+        stays as it is: the leader creates the resource again, with the cordon of the heartbeat.
+        """
         key = Key("MessagingNode", INFRA_NAMESPACE, self._identity.name)
         node = self._store.get(key)
-        wanted = isinstance(node, MessagingNode) and node.spec.cordoned
-        if wanted == self.is_cordoned:
+        if not isinstance(node, MessagingNode) or node.spec.cordoned == self.is_cordoned:
             return False
-        self.is_cordoned = wanted
+        self.is_cordoned = wanted = node.spec.cordoned
         self._cordon(wanted)
         log.info("cordoned" if wanted else "uncordoned", node=self._identity.name)
         return True
+
+    async def may_lead(self) -> bool:
+        """Whether this process may ask for the lease: a cordoned one leaves it to a free node.
+
+        Raises: Unavailable if the store is.
+        """
+        if not self.is_cordoned:
+            return True
+        return not has_free_other(self._identity.name, await self._store.nodes.list())
 
     async def run(self) -> None:
         """Send heartbeats until cancelled: periodically, and at once if cordon or role change.

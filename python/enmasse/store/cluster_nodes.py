@@ -57,6 +57,9 @@ class ClusterNodes:
         self._clock = clock
         self._base = f"/apis/coordination.k8s.io/v1/namespaces/{api.namespace}/leases"
         self._seen: dict[str, _Seen] = {}
+        self._listed_s = -math.inf
+        """Time of the last list."""
+
         self._own: Document | None = None
         """Our own Lease as written last."""
 
@@ -68,7 +71,12 @@ class ClusterNodes:
     async def list(self) -> Sequence[Registered]:
         """Return all nodes, by name."""
         leases, _ = await self._api.list(self._base, labelSelector=LABEL)
-        found = [one for lease in leases if (one := self._registered(lease)) is not None]
+        now_s = self._clock.monotonic()
+        # A change since a list long ago may be as old as that list.
+        is_observing, self._listed_s = now_s - self._listed_s < SILENT_S, now_s
+        found = [
+            one for lease in leases if (one := self._registered(lease, is_observing)) is not None
+        ]
         names = {one.identity.name for one in found}
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
         return sorted(found, key=lambda one: one.identity.name)
@@ -166,14 +174,16 @@ class ClusterNodes:
             },
         }
 
-    def _registered(self, lease: Document) -> Registered | None:
-        """Return the node of a Lease; None if it is not one of ours."""
+    def _registered(self, lease: Document, is_observing: bool) -> Registered | None:
+        """Return the node of a Lease; None if it is not one of ours. `is_observing`: the last list
+        is less than SILENT_S old.
+        """
         identity = _identity(lease)
         if identity is None:
             return None
         annotations = lease["metadata"]["annotations"]
         version = str(lease["metadata"]["resourceVersion"])
-        silent_s = self._silent_s(identity.name, version)
+        silent_s = self._silent_s(identity.name, version, is_observing)
         if not (lease.get("spec") or {}).get("holderIdentity"):
             silent_s = math.inf
         return Registered(
@@ -184,11 +194,12 @@ class ClusterNodes:
             heartbeat_of(annotations.get(HEARTBEAT, "{}")),
         )
 
-    def _silent_s(self, name: str, version: str) -> float | None:
+    def _silent_s(self, name: str, version: str, is_observing: bool) -> float | None:
         now_s = self._clock.monotonic()
         seen = self._seen.get(name)
         if seen is None or seen.version != version:
-            seen = self._seen[name] = _Seen(version, now_s, is_fresh=seen is not None)
+            is_fresh = seen is not None and is_observing
+            seen = self._seen[name] = _Seen(version, now_s, is_fresh)
         silent_s = now_s - seen.at_s
         return silent_s if seen.is_fresh or silent_s >= SILENT_S else None
 

@@ -23,6 +23,11 @@ STATEMENT_TIMEOUT_S = 60
 LOCK_TIMEOUT_S = 10
 """Time-out for a lock held by another writer."""
 
+SHORT_LOCK_TIMEOUT_S = 2
+"""The same for short statements on the connection of the lease, which waits for them: several of
+them take less time than a leader has for renewing.
+"""
+
 IDLE_TIMEOUT_S = 10
 """Time-out of an idle transaction, enforced by the server, so that a hung process does not block
 the others.
@@ -117,7 +122,7 @@ class Place:
         host = parameters.get("host") or parameters.get("hostaddr") or "localhost"
         self.name = f"database {parameters.get('dbname') or ''} at {host}".replace("  ", " ")
 
-    async def connect(self) -> Connection:
+    async def connect(self, lock_timeout_s: int = LOCK_TIMEOUT_S) -> Connection:
         """Return a new connection in autocommit mode.
 
         Raises: psycopg.Error.
@@ -126,6 +131,9 @@ class Place:
             connection = await Connection.connect(self._conninfo, autocommit=True)
         try:
             await connection.execute(_SESSION)
+            if lock_timeout_s != LOCK_TIMEOUT_S:
+                changed = "select set_config('lock_timeout', %s, false)"
+                await connection.execute(changed, [f"{lock_timeout_s}s"])
         except BaseException:
             await connection.close()
             raise
@@ -139,7 +147,7 @@ class Place:
         except psycopg.errors.LockNotAvailable as error:
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self.name}: another writer has held the lock for {LOCK_TIMEOUT_S} s; try again",
+                f"{self.name}: another writer has held a lock for too long; try again",
                 retry_after_s=1.0,
             ) from error
         except (psycopg.Error, TimeoutError) as error:
@@ -159,7 +167,7 @@ class Links:
         self.writer = Link(place)
         """For the turn of a writer, and for reading everything."""
 
-        self.reader = Link(place)
+        self.reader = Link(place, SHORT_LOCK_TIMEOUT_S)
         """For short statements: the lease, heartbeats and reads of changes must not wait."""
 
     async def close(self) -> None:
@@ -171,8 +179,10 @@ class Links:
 class Link:
     """One connection with one user at a time."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, lock_timeout_s: int = LOCK_TIMEOUT_S) -> None:
+        """`lock_timeout_s`: the time-out of its statements for locks."""
         self._place = place
+        self._lock_timeout_s = lock_timeout_s
         self._connection: Connection | None = None
         self._using = asyncio.Lock()
 
@@ -209,7 +219,7 @@ class Link:
             except BaseException:
                 await self._finish(self._connection)
                 raise
-        connection = self._connection = await self._place.connect()
+        connection = self._connection = await self._place.connect(self._lock_timeout_s)
         try:
             return await connection.execute(first)
         except BaseException:

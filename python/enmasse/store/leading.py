@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -74,11 +75,11 @@ class Leading(ABC):
     async def _take(self) -> bool:
         """Request the lease from the store, as in `take`."""
 
-    async def gain(self) -> None:
-        """Return once this process leads."""
+    async def gain(self, may_lead: Callable[[], Awaitable[bool]]) -> None:
+        """Return once this process leads; it asks for the lease while `may_lead`."""
         while True:
             try:
-                if await self.take():
+                if await may_lead() and await self.take():
                     log.info("leading", term=self._term)
                     return
             except Unavailable as error:

@@ -5,13 +5,16 @@ of that row, which another process must change before it leads. A leader that wa
 knowing it therefore writes nothing.
 """
 
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
 from enmasse.base.clock import Clock
-from enmasse.store.database import Link, Place
+from enmasse.store.database import LOCK_TIMEOUT_S, Link, Place
 from enmasse.store.leading import LEASE_S, Leading, replaced
+
+_BEGIN: LiteralString = f"begin; set local lock_timeout = '{LOCK_TIMEOUT_S}s'"
+"""A write of a status has the row until it ends, and then the lease is still ours."""
 
 _TAKE = """
 insert into enmasse_leader as leader (id, holder, term, expires)
@@ -36,7 +39,7 @@ class Lease(Leading):
 
     async def _take(self) -> bool:
         with self._place.failures():
-            async with self._link.use("begin") as cursor:
+            async with self._link.use(_BEGIN) as cursor:
                 await cursor.execute(_TAKE, {"holder": self._holder, "lease": LEASE_S})
                 row = await cursor.fetchone()
                 if row is None or self._term not in (None, row[0]):
@@ -56,7 +59,7 @@ class Lease(Leading):
 
     async def _give_back(self) -> None:
         with self._place.failures():
-            async with self._link.use("begin") as cursor:
+            async with self._link.use(_BEGIN) as cursor:
                 await cursor.execute(
                     "update enmasse_leader set expires = '-infinity' where holder = %s",
                     [self._holder],

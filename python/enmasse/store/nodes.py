@@ -105,16 +105,35 @@ def _heartbeat(document: Mapping[str, Any]) -> Heartbeat:
         zone=str(document.get("zone", "")),
         version=str(document.get("version", "")),
         feature_level=int(document.get("featureLevel", 0)),
-        endpoints=document.get("endpoints") or {},
+        endpoints=_endpoints(document.get("endpoints")),
         connections=int(document.get("connections", 0)),
         messages_per_second=float(document.get("messagesPerSecond", 0)),
         is_cordoned=document.get("cordoned") is True,
         proofs=AddressProofs(
             str(proofs.get("digest", "")),
-            proofs.get("exceptions") or {},
+            _texts(proofs.get("exceptions")),
             int(proofs.get("exceptionCount", 0)),
         ),
     )
+
+
+def _endpoints(found: object) -> Mapping[str, Mapping[str, Any]]:
+    """Return the well-formed ones: a status is made of them."""
+    if not isinstance(found, dict):
+        return {}
+    return {kind: place for kind, place in found.items() if _is_endpoint(place)}
+
+
+def _is_endpoint(place: object) -> bool:
+    return (
+        isinstance(place, dict)
+        and isinstance(place.get("host"), str)
+        and isinstance(place.get("port"), int)
+    )
+
+
+def _texts(found: object) -> Mapping[str, str]:
+    return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +273,18 @@ def replaced(identity: Identity) -> Conflict:
     )
 
 
+def has_free_other(name: str, nodes: Sequence[Registered]) -> bool:
+    """Whether a node other than `name` is alive, or may be, and admits connections. Pure.
+
+    A cordoned node leaves the lead to it: as the leader it would refuse all clients.
+    """
+    return any(
+        not one.is_silent and not one.heartbeat.is_cordoned
+        for one in nodes
+        if one.identity.name != name
+    )
+
+
 def check_forgettable(name: str, nodes: Sequence[Registered]) -> None:
     """Check that a node may be forgotten.
 
@@ -263,6 +294,12 @@ def check_forgettable(name: str, nodes: Sequence[Registered]) -> None:
     node = next((one for one in nodes if one.identity.name == name), None)
     if node is None:
         return
+    if node.silent_s is None:
+        raise Conflict(
+            Code.NODE_TAKEN,
+            f"node {name!r} has been observed for less than {SILENT_S:.0f} s, so it may be running;"
+            f" stop its process first, and try again in {SILENT_S:.0f} s",
+        )
     if not node.is_silent:
         raise Conflict(
             Code.NODE_TAKEN,

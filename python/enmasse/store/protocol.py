@@ -49,8 +49,10 @@ class Leadership(Protocol):
         Raises: Unavailable if that is unknown.
         """
 
-    async def gain(self) -> None:
-        """Return once this process leads."""
+    async def gain(self, may_lead: Callable[[], Awaitable[bool]]) -> None:
+        """Return once this process leads; it asks for leadership while `may_lead`, which raises
+        Unavailable if that is unknown.
+        """
 
     async def keep(self, grace_s: float | None) -> None:
         """Renew leadership until cancelled. Without contact to the store, lead for `grace_s` after

@@ -10,12 +10,14 @@ import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import make_private
 from enmasse.base.errors import Code, EnMasseError, Unavailable
+from enmasse.base.threads import completed
 from enmasse.resources import Resource
 from enmasse.store.local_nodes import LocalNodes
 from enmasse.store.memory import MemoryStore
@@ -80,18 +82,9 @@ class SqliteStore(MemoryStore):
         await asyncio.to_thread(self._connection.close)
 
     async def _persist(self, events: Sequence[Event]) -> None:
-        has_to_end = False
-        writing = asyncio.get_running_loop().run_in_executor(None, self._write, events)
-        while not writing.done():
-            try:
-                await asyncio.wait([writing])
-            except asyncio.CancelledError:
-                # A change that may be on disk must also be in memory, so the write is completed
-                # before the cancellation.
-                has_to_end = True
-        if has_to_end and (task := asyncio.current_task()) is not None:
-            task.cancel()
-        writing.result()
+        # A change that may be on disk must also be in memory, so the write is completed before a
+        # cancellation.
+        await completed(partial(self._write, events))
 
     async def execute(self, statement: str, values: Sequence[object]) -> None:
         """Execute one statement that changes no resource. The caller excludes other writers: by a
@@ -104,7 +97,8 @@ class SqliteStore(MemoryStore):
             with _failures_of(self._path), _transaction(self._connection):
                 self._connection.execute(statement, values)
 
-        await asyncio.shield(asyncio.to_thread(run))
+        # As `_persist`; and the file must not be closed in the meantime.
+        await completed(run)
 
     def _write(self, events: Sequence[Event]) -> None:
         removed = [event.resource.key for event in events if event.type is EventType.DELETED]

@@ -3,10 +3,11 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,11 @@ from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Unavailable
 from enmasse.base.rotated import RotatedFile
 from enmasse.base.settings import Settings
-from enmasse.cli.serve.leader import Certificates, Leader
+from enmasse.cli.serve import leader as leader_module
+from enmasse.cli.serve.leader import Certificates, Leader, beside
 from enmasse.control import Admission
 from enmasse.control.defaults import default_resources
+from enmasse.native import Node
 from enmasse.resources import Declared
 from enmasse.store import MemoryStore
 from enmasse.store.leading import replaced
@@ -47,7 +50,7 @@ class LeaseStore(MemoryStore):
         """Succeed until the lease is lost."""
         return not self.taken.is_set()
 
-    async def gain(self) -> None:
+    async def gain(self, may_lead: Callable[[], Awaitable[bool]]) -> None:
         """Succeed at once."""
 
     async def keep(self, grace_s: float | None) -> None:
@@ -107,6 +110,72 @@ async def test_leader_replaced_during_its_start_never_listens(tmp_path: Path) ->
     with DataDir(tmp_path) as data, leading(data, store, clock) as leader:
         with pytest.raises(Unavailable, match="another process of the same database leads"):
             await leader.start()
+
+
+async def test_event_loop_runs_while_the_node_recovers_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, went_on = threading.Event(), threading.Event()
+
+    def slow(**settings: Any) -> Node:
+        began.set()
+        assert went_on.wait(30), "the event loop is blocked"
+        return Node(**settings)
+
+    monkeypatch.setattr(leader_module, "Node", slow)
+    clock = SystemClock()
+    with DataDir(tmp_path) as data, leading(data, LeaseStore(clock), clock) as leader:
+        starting = asyncio.ensure_future(leader.start())
+        await asyncio.to_thread(began.wait)
+        went_on.set()
+        await starting
+        assert leader.leads
+
+
+async def test_leader_replaced_while_it_recovers_stops_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, went_on = threading.Event(), threading.Event()
+
+    def slow(**settings: Any) -> Node:
+        began.set()
+        assert went_on.wait(30), "the event loop is blocked"
+        return Node(**settings)
+
+    monkeypatch.setattr(leader_module, "Node", slow)
+    clock = SystemClock()
+    store = LeaseStore(clock)
+    with DataDir(tmp_path) as data:
+        with leading(data, store, clock) as leader:
+            starting = asyncio.ensure_future(leader.start())
+            await asyncio.to_thread(began.wait)
+            store.taken.set()
+            await asyncio.sleep(0)
+            went_on.set()
+            with pytest.raises(Unavailable, match="another process of the same database leads"):
+                await starting
+        # The journal is free again.
+        monkeypatch.setattr(leader_module, "Node", Node)
+        store.taken.clear()
+        with leading(data, store, clock) as again:
+            await again.start()
+
+
+async def test_error_in_the_background_ends_the_work_beside_it() -> None:
+    async def fails() -> None:
+        raise replaced()
+
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    async def works() -> int:
+        return 7
+
+    assert await beside(waits(), works()) == 7
+    with pytest.raises(Unavailable, match="another process of the same database leads"):
+        await beside(fails(), waits())
+    with pytest.raises(Unavailable, match="another process of the same database leads"):
+        await beside(waits(), fails())
 
 
 async def test_replaced_leader_closes_while_all_executor_threads_are_blocked(

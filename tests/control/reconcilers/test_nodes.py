@@ -82,6 +82,16 @@ async def test_observer_creates_a_resource_for_each_node() -> None:
     assert around.store.version == version
 
 
+async def test_deleted_resource_of_a_cordoned_node_is_created_with_its_cordon() -> None:
+    around = Surroundings()
+    observer = NodeObserver(around.store, Nodes(around.clock, around.queue), around.clock)
+    assert await around.store.nodes.claim(None, A, "here")
+    await around.store.nodes.beat(A, Heartbeat(is_cordoned=True))
+    await observer.observe()
+    made = around.store.get(key_of("a"))
+    assert isinstance(made, MessagingNode) and made.spec.cordoned
+
+
 async def test_node_not_observed_for_long_enough_is_what_it_was() -> None:
     around = Surroundings()
     nodes = Nodes(around.clock, around.queue)

@@ -50,7 +50,7 @@ def doctor(
 
 
 def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
-    from enmasse.base.errors import Denied, Unavailable
+    from enmasse.base.errors import Denied, Missing, Unavailable
     from enmasse.base.kinds import KINDS
     from enmasse.cli.connect.trust import handshake_problem
     from enmasse.cli.resources.diagnosis import Facts
@@ -68,8 +68,9 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
     handshake = handshake_problem(own_space) if own_space else None
     try:
         nodes = api.list("messagingnodes", None)["items"]
-    except Denied:
-        nodes = []  # Tenants do not see the machines of the platform.
+    except (Denied, Missing):
+        # Tenants do not see the machines of the platform, and an older platform has no nodes.
+        nodes = []
     return Facts(document, own_space, health, nodes, handshake)
 
 

@@ -40,7 +40,7 @@ from enmasse.cli.connect.network import check_host, names_of, platform_names, ur
 from enmasse.cli.resources.files import load_files
 from enmasse.cli.serve.console import console_options
 from enmasse.cli.serve.hints import SuggestedAddress, suggested_address
-from enmasse.cli.serve.leader import Certificates, Endpoint, Leader
+from enmasse.cli.serve.leader import Certificates, Endpoint, Leader, beside
 from enmasse.cli.serve.store_binding import Belonging
 from enmasse.control import Admission
 from enmasse.control.admission_checks import NamespaceBounds
@@ -120,9 +120,10 @@ async def serve(
         heartbeats = heartbeats_of(member, engine, leader, endpoints, clock)
         stack.push_async_callback(heartbeats.stop)
         heartbeats.follow_cordon()
-        leads = store.leadership is None or await store.leadership.take()
+        leads = await takes_lead(store.leadership, heartbeats)
         if leads:
-            started, places = await leader.start()
+            # Another process of the name would take a long start without them for a stop.
+            started, places = await beside(heartbeats.run(), leader.start())
             engine.activate(started)
             endpoints.update(places)
         process = _Process(
@@ -160,6 +161,16 @@ async def serve(
         stack.push_async_callback(process.history.close)
         told = partial(tell_ready, announce, ready, service_manager, leads=leads)
         await process.run(told, None if leads else take_over)
+
+
+async def takes_lead(leadership: Leadership | None, heartbeats: Heartbeats) -> bool:
+    """Whether a process leads from its start.
+
+    Raises: Unavailable if that is unknown.
+    """
+    if leadership is None:
+        return True
+    return await heartbeats.may_lead() and await leadership.take()
 
 
 def heartbeats_of(
@@ -453,11 +464,11 @@ class _Process:
         are shared; otherwise generate schemas here.
         """
         if self._computed.leadership is not None:
-            await leadership.gain()
+            await leadership.gain(self._heartbeats.may_lead)
             return
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(sync_schemas(self._store, self._computed), name="schemas")
-            await leadership.gain()
+            await leadership.gain(self._heartbeats.may_lead)
             showing.cancel()
 
     async def _lead(self, take_over: Callable[[], Awaitable[None]] | None) -> None:

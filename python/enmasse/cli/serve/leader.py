@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -19,6 +19,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError, Unavailable
 from enmasse.base.settings import Settings, receive_bytes
+from enmasse.base.threads import completed
 from enmasse.cli.connect.network import (
     DEFAULT_PORTS,
     names_of,
@@ -38,6 +39,8 @@ from enmasse.native import ListenerKind, Node, NodeLimits
 from enmasse.store import Store
 from enmasse.store.leading import replaced
 from enmasse.store.protocol import Leadership
+
+_Result = TypeVar("_Result")
 
 log = structlog.get_logger(__name__)
 
@@ -147,12 +150,10 @@ class Leader:
         if self._leadership is None:
             return await self._start()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                keeping = tasks.create_task(self._keep(self._leadership), name="lease")
-                started = await self._start()
-                keeping.cancel()
-        except* EnMasseError as several:
-            raise self._reason(several) from None
+            started = await beside(self._keep(self._leadership), self._start())
+        except EnMasseError as error:
+            # Using closed parts after losing leadership is an error as well.
+            raise self._loss or error from None
         if self._loss is not None:
             # The links are already closing when the start completes.
             raise self._loss
@@ -229,12 +230,11 @@ class Leader:
             await self.close()
             raise
 
-    async def _start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
-        clock = self._certificates.clock
-        await self._store.refresh()
-        belonging = Belonging(self._data, self._store, clock)
-        belonging.check()
-        node = self._node = Node(
+    def _recovered(self) -> Node:
+        """Return the node of the data folder, which is then ours to stop. It reads the whole
+        journal, so it runs in a thread: lease and heartbeats go on.
+        """
+        self._node = Node(
             workers=self._settings.workers,
             insecure=self._settings.insecure,
             decoy_secret=ensure_token(self._data.decoy),
@@ -250,6 +250,14 @@ class Leader:
             mqtt_hold_ms=self._settings.mqtt_hold_ms,
             proxies=[one for one in self._settings.proxy_protocol.split(",") if one],
         )
+        return self._node
+
+    async def _start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
+        clock = self._certificates.clock
+        await self._store.refresh()
+        belonging = Belonging(self._data, self._store, clock)
+        belonging.check()
+        node = await completed(self._recovered)
         self._allow_web(node)
         node.cordon(cordoned=self._is_cordoned)
         engine = NativeEngine(node, clock)
@@ -294,6 +302,23 @@ class Leader:
         self._run += [completing, logging, watching, answering, engine.run_canary]
         self._run += [creating, expiry.run, observer.run]
         return engine, endpoints
+
+
+async def beside(
+    background: Coroutine[Any, Any, None], work: Coroutine[Any, Any, _Result]
+) -> _Result:
+    """Return the result of `work`; until then `background` runs, whose error cancels it.
+
+    Raises: EnMasseError of either.
+    """
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(background)
+            result = await work
+            running.cancel()
+    except* EnMasseError as several:
+        raise next(_leaves(several)) from None
+    return result
 
 
 def _leaves(several: BaseExceptionGroup[EnMasseError]) -> Iterator[EnMasseError]:

@@ -14,6 +14,7 @@ from enmasse.base.errors import EnMasseError
 from enmasse.control.messaging_node import LOAD_INTERVAL_S, NodeReport, differs, load_moved
 from enmasse.control.work_queue import WorkQueue
 from enmasse.resources import Key, MessagingNode
+from enmasse.resources.messaging_node import MessagingNodeSpec
 from enmasse.resources.model import INFRA_NAMESPACE, AdminMetadata
 from enmasse.store import Store
 from enmasse.store.nodes import Registered
@@ -79,7 +80,7 @@ class NodeObserver:
         Raises: Unavailable if the store is.
         """
         found = await self._store.nodes.list()
-        await self._create([one.identity.name for one in found])
+        await self._create(found)
         self._nodes.note([self._report(one) for one in found])
 
     async def run(self) -> None:
@@ -91,14 +92,18 @@ class NodeObserver:
                 log.warning("nodes cannot be observed", reason=error.message)
             await self._clock.sleep(OBSERVE_S)
 
-    async def _create(self, names: Sequence[str]) -> None:
-        new = [name for name in names if self._store.get(key_of(name)) is None]
-        if not new:
+    async def _create(self, nodes: Sequence[Registered]) -> None:
+        """Create the missing resources. On Kubernetes one can be deleted past the API: it gets the
+        cordon that its node still applies.
+        """
+        if not self._missing(nodes):
             return
         async with self._store.turn() as turn:
             # Another process may have created one before this turn.
-            missing = [name for name in new if self._store.get(key_of(name)) is None]
-            await turn.put([MessagingNode(metadata=AdminMetadata(name=name)) for name in missing])
+            await turn.put([_resource_of(one) for one in self._missing(nodes)])
+
+    def _missing(self, nodes: Sequence[Registered]) -> Sequence[Registered]:
+        return [one for one in nodes if self._store.get(key_of(one.identity.name)) is None]
 
     def _report(self, node: Registered) -> NodeReport:
         if node.silent_s is not None:
@@ -108,6 +113,13 @@ class NodeObserver:
         was_ready = isinstance(there, MessagingNode) and there.status.is_ready
         is_new = not isinstance(there, MessagingNode) or there.status.uid != node.identity.uid
         return NodeReport(node, not (was_ready or is_new))
+
+
+def _resource_of(node: Registered) -> MessagingNode:
+    return MessagingNode(
+        metadata=AdminMetadata(name=node.identity.name),
+        spec=MessagingNodeSpec(cordoned=node.heartbeat.is_cordoned),
+    )
 
 
 def key_of(name: str) -> Key:
