@@ -237,7 +237,7 @@ async def test_namespace_of_nodes_is_deleted_with_all_of_them_or_none(
         assert await store.nodes.claim(None, identity, "here")
         await store.put([MessagingNode(metadata=AdminMetadata(name=identity.name))])
     await admission.ensure_namespaces()
-    stopped, running = identities
+    stopped, _ = identities
     await store.nodes.stop(stopped)
     with pytest.raises(Conflict, match="node 'b' is running"):
         await admission.delete(infra)

@@ -1,6 +1,7 @@
 """Rights of the API roles, with the names of the original. Pure.
 
-    service-admin  plans, infra configs, authentication services; reads tenants' resources
+    service-admin  plans, infra configs, authentication services; cordons and forgets nodes; reads
+                   tenants' resources
     tenant-edit    all resources of tenants, and their messages
     tenant-view    reads resources of tenants, but no Secrets and no messages
     metrics        reads /metrics only

@@ -4,7 +4,7 @@ use enmasse_amqp::types::{Error, condition};
 
 /// The error of an open of a cordoned node.
 pub(super) fn cordoned() -> Error {
-    Error::new(condition::CONNECTION_FORCED, "this node is cordoned and admits no new connections: use another node")
+    Error::new(condition::CONNECTION_FORCED, "this node is cordoned and admits no new connections")
 }
 
 /// The error of an attach before open.
