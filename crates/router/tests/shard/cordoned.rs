@@ -33,7 +33,7 @@ fn cordoned_node_refuses_new_clients_and_keeps_the_others() {
     let after = net.plain(0, open("late"));
     let error = net.closed(after).flatten().expect("it is closed with an error");
     assert_eq!(error.condition, condition::CONNECTION_FORCED);
-    assert!(error.description.is_some_and(|text| text.contains("another node")));
+    assert!(error.description.is_some_and(|text| text.contains("cordoned")));
     let is_told = |fact: &Fact| matches!(fact, Fact::LoginRefused(refusal) if refusal.reason.contains("cordoned"));
     assert!(net.facts.iter().any(is_told));
     // The connected client attaches, sends and receives as before.
