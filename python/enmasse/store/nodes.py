@@ -259,8 +259,8 @@ def claim_of(record: NodeRecord | None, name: str, known: Sequence[Registered], 
 def running(name: str) -> Conflict:
     """Return the error of a start while another process is the node."""
     return _taken(
-        f"another process runs as node {name!r}: the second process of a name, or of a copy of its"
-        " data folder; stop that process, or start with another folder and another --node-name"
+        f"another process runs as node {name!r}; this one has the same --node-name, or a copy of"
+        " its data folder: stop that process, or start with another folder and another --node-name"
     )
 
 

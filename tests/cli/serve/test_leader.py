@@ -112,9 +112,8 @@ async def test_leader_replaced_during_its_start_never_listens(tmp_path: Path) ->
             await leader.start()
 
 
-async def test_event_loop_runs_while_the_node_recovers_its_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def slow_recovery(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Hold back the recovery of journals; return the events of its begin and of its release."""
     began, went_on = threading.Event(), threading.Event()
 
     def slow(**settings: Any) -> Node:
@@ -123,6 +122,13 @@ async def test_event_loop_runs_while_the_node_recovers_its_journal(
         return Node(**settings)
 
     monkeypatch.setattr(leader_module, "Node", slow)
+    return began, went_on
+
+
+async def test_event_loop_runs_while_the_node_recovers_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, went_on = slow_recovery(monkeypatch)
     clock = SystemClock()
     with DataDir(tmp_path) as data, leading(data, LeaseStore(clock), clock) as leader:
         starting = asyncio.ensure_future(leader.start())
@@ -135,14 +141,7 @@ async def test_event_loop_runs_while_the_node_recovers_its_journal(
 async def test_leader_replaced_while_it_recovers_stops_its_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began, went_on = threading.Event(), threading.Event()
-
-    def slow(**settings: Any) -> Node:
-        began.set()
-        assert went_on.wait(30), "the event loop is blocked"
-        return Node(**settings)
-
-    monkeypatch.setattr(leader_module, "Node", slow)
+    began, went_on = slow_recovery(monkeypatch)
     clock = SystemClock()
     store = LeaseStore(clock)
     with DataDir(tmp_path) as data:

@@ -138,7 +138,7 @@ impl Router {
     pub fn replace_subscription(&mut self, replacement: Replacement, links: &mut impl Links) {
         match replacement {
             Replacement::Ask { by, attachment, requested } => {
-                let answer = self.give_name_up(&requested, links);
+                let answer = self.end_named(&requested, links);
                 links.replace(by, Replacement::Answer { attachment, answer });
             }
             Replacement::Answer { attachment, answer } => {
@@ -162,7 +162,7 @@ impl Router {
     }
 
     /// Ends the subscription with the name of a requested one, which is of another topic.
-    fn give_name_up(&mut self, requested: &Subscribing, links: &mut impl Links) -> Result<(), Error> {
+    fn end_named(&mut self, requested: &Subscribing, links: &mut impl Links) -> Result<(), Error> {
         let known = requested.name.as_ref().and_then(|name| self.subscriptions.by_name.get(name).copied());
         // It has ended in the meantime.
         let Some(known) = known else { return Ok(()) };

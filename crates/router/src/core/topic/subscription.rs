@@ -312,7 +312,7 @@ impl Router {
         let at = self.by_key[&declared.key];
         if let Some(name) = name {
             let claimed = self.subscriptions.names.claim(&name, self.shard);
-            debug_assert_eq!(claimed, Ok(()), "a subscription has its name alone");
+            debug_assert_eq!(claimed, Ok(()), "no two subscriptions have the same name");
             self.subscriptions.by_name.insert(name, at);
         }
         at
@@ -426,7 +426,7 @@ impl Router {
         let Some(queue) = self.addresses.find_queue(at).filter(|queue| queue.is_undeclared()) else { return };
         let past = queue.opened.messages.stats().past();
         if let Some(name) = queue.subscription.as_ref().and_then(|subscription| subscription.name.as_ref()) {
-            // One that is replaced has left its name to its successor.
+            // If it was replaced, the name belongs to the new subscription.
             if self.subscriptions.by_name.get(name) == Some(&at) {
                 self.subscriptions.by_name.remove(name);
                 self.subscriptions.names.release(name, self.shard);
